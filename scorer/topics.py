@@ -48,13 +48,13 @@ class DescribedTopic:
 
 
 def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, DescribedTopic]:
-    """Describe the topics in `needed` that exist.
+    """Describe the topics in `needed` that exist, and check the rights of this client.
 
     Args:
         admin: The admin client.
         settings: The connection.
-        needed: The operations that a command needs, by topic. If the command needs no operation on a topic, and this client has
-            no right to describe the topic, the topic is omitted from the result.
+        needed: The operations that a command needs, by topic. Topics without an operation are omitted if this client may not
+            describe them.
 
     Returns:
         The existing topics by name.
@@ -111,10 +111,7 @@ def optional(settings: Settings) -> dict[str, str]:
 
 
 def all_topics(settings: Settings) -> dict[str, Operations]:
-    """Return all topics that at least one command of the scorer needs, including the topic of labels.
-
-    Each topic has the operations that `scorer run` needs on it, which may be none.
-    """
+    """Return all topics that at least one command of the scorer needs, with the operations that `scorer run` needs on them."""
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
 
@@ -129,19 +126,14 @@ def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
 def check_present(
     settings: Settings, admin: AdminClient, existing: Mapping[str, DescribedTopic], needed: Iterable[str]
 ) -> None:
-    """Check that all needed topics exist. If a topic is missing, raise Fatal (exit code 2).
-
-    The message of the error suggests existing topics with similar names.
-    """
+    """Raise Fatal (exit code 2) if a needed topic does not exist. The message suggests topics with similar names."""
     if absent := [name for name in needed if name not in existing]:
         raise Fatal("; ".join(_absent(settings, absent, names(admin, settings.kafka))), CREATE_HINT, USAGE)
 
 
 def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) -> list[str]:
-    """Return one line of text for each missing topic. Pure.
-
-    The line suggests a topic with a similar name, if such a topic exists and the settings do not use it for something else.
-    """
+    """Return one line of text for each missing topic, with the name of a similar topic if there is one. Pure."""
+    # Topics that the settings use for something else are not suggested.
     used = all_topics(settings)
     others = [name for name in existing if name not in used]
     questions = {name: suggestions.question(name, others) for name in absent}
@@ -179,14 +171,12 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
 def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitions: int) -> list[NewTopic]:
     """Return the missing topics, with the properties that `scorer check --create` gives them. Pure.
 
-    A new input topic gets `partitions` partitions. The topics that are partitioned like the input, such as scores and dead
-    letters, get as many partitions as the existing input topic with the most partitions, or `partitions` if no input topic
-    exists. All other topics get one partition.
-
-    If the name of an input topic ends with the name of another input topic, such as eu.flights beside flights, the topic is
-    assumed to be a relay's copy. The limit of the copy is higher by the size of the headers that the relay adds, as `publisher
-    check` requires.
+    A new input topic gets `partitions` partitions.
     """
+    # The topics that are partitioned like the input, such as scores and dead letters, get as many partitions as the existing
+    # input topic with the most partitions. All other topics get one partition. If the name of an input topic ends with the name
+    # of another one, such as eu.flights beside flights, it is assumed to be a relay's copy: its limit is higher by the size of
+    # the headers that the relay adds, as `publisher check` requires.
     inputs = [existing[name] for name in settings.input.topics if name in existing]
     width = max([topic.partitions for topic in inputs], default=partitions)
     copies = {
@@ -215,11 +205,9 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
 
 
 def _copied_limit(name: str, inputs: Sequence[str], existing: Mapping[str, DescribedTopic]) -> int | None:
-    """Return the size limit of the source topic of a relay's copy; None if the input topic is not a copy.
-
-    The source topic is in another cluster, so its limit is unknown. This function assumes that the limit is the same as the
-    limit of the local topic with the name of the source topic; Kafka's default if there is no such topic.
-    """
+    """Return the size limit of the source topic of a relay's copy; None if the input topic is not a copy."""
+    # The source topic is in another cluster, so its limit is unknown. It is assumed to be that of the local topic with the same
+    # name, or Kafka's default.
     originals = [each for each in inputs if each != name and name.endswith(each)]
     if not originals:
         return None

@@ -134,7 +134,8 @@ def _broker(
 
 
 def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
-    """Join the group and begin a transaction, because only an attempt shows whether the broker allows them. Raises Fatal."""
+    """Check that the broker allows this user to join the group and to begin a transaction. Raises Fatal."""
+    # Only an attempt shows what the broker allows.
     groups.check_right_to_join(admin, settings.kafka, settings.name)
     if settings.delivery == "exactly-once":
         initialised(
@@ -185,10 +186,8 @@ def _topics(
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
-    """Check the broker's session time-out. In the group protocol of KIP-848, a client cannot set the time-out itself.
-
-    With the broker's default, 45 s pass after a crash until another scorer takes over.
-    """
+    """Check the broker's session time-out, after which another scorer takes over from a crashed one."""
+    # In the group protocol of KIP-848 a client cannot set the time-out itself. The broker's default is 45 s.
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
     try:
         values = admin.describe_configs([resource], request_timeout=5)[resource].result()
@@ -266,10 +265,8 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    """Check that the sampled events have the fields that `output.carry` copies to scores.
-
-    If a path in `output.carry` is misspelt, the copied value is null in all scores.
-    """
+    """Check that the sampled events have the fields that `output.carry` copies to scores."""
+    # If a path is misspelt, the copied value is null in all scores.
     for field, values in zip(fields, zip(*rows, strict=True), strict=False):
         if without := sum(value is None for value in values):
             detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"
@@ -277,10 +274,8 @@ def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[R
 
 
 def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:
-    """Check that events have an id.
-
-    If `input.id` is misspelt, each score has the position of its event as the id. Other systems do not know such ids.
-    """
+    """Check that events have an id."""
+    # If `input.id` is misspelt, each score has the position of its event as the id, which other systems do not know.
     without = sum(each is None for each in ids)
     if without and field is not None:
         detail = f"{without} of the newest {len(ids)} events of {topic} have no {field!r}; the event position is used as the id"
@@ -290,9 +285,9 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
 def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
     """Return the messages at the newest SAMPLE offsets of each partition of `topic`, and the number of these offsets.
 
-    There may be fewer messages than offsets, because transaction markers have offsets too. Raises Fatal if the topic cannot be
-    read.
+    There may be fewer messages than offsets. Raises Fatal if the topic cannot be read.
     """
+    # Transaction markers have offsets too.
     reader = TopicReader(settings.kafka, f"{settings.name}.check")
     every = reader.spans(reader.partitions([topic]))
     spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}

@@ -147,10 +147,7 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
 
 
 def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
-    """Return the running rollout with its last analysis.
-
-    The result is None if no rollout is running, or if the analysis has no pairs: no event was scored by both versions.
-    """
+    """Return the running rollout with its last analysis; None if no event was scored by both versions, or none runs."""
     rollout = panel(state, 0.0) if state.rollouts.running is not None else None
     if rollout is None or rollout.analysis is None or not rollout.analysis.pairs:
         return None

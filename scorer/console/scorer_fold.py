@@ -19,12 +19,12 @@ NOTHING = VersionStatus("", "", "", 0)
 
 @dataclass(frozen=True, slots=True)
 class ScorerState:
-    """The last status record of a scorer, with the rates between two records.
+    """The last status record of a scorer, with the rates since an earlier record.
 
     Attributes:
         status: The last record.
         last_seen: When the record was received, in Unix seconds.
-        base: An earlier status record. `rate` and `fill` are computed from the difference between it and `status`.
+        base: The earlier record.
         rate: The scored events per second.
         fill: The average number of events per batch.
     """
@@ -82,10 +82,8 @@ class ScorerFold:
         return sorted(recent, key=lambda h: h.status.scorer)
 
     def verdict(self, move: ChannelMove, now: float) -> fleet_status.MoveProgress:
-        """Return how far the scorers have applied a channel move.
-
-        The result covers all partitions that a live scorer has owned at any time since the first call for this move.
-        """
+        """Return how far the scorers have applied a channel move."""
+        # The result covers all partitions that a live scorer has owned at any time since the first call for this move.
         if self._move != (move.channel, move.revision):
             self._move = (move.channel, move.revision)
             self._wanted = set()

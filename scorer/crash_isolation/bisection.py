@@ -18,12 +18,12 @@ QUIET_SECONDS = 600.0  # a bisection ends after this time without a death, even 
 
 @dataclass(slots=True)
 class Bisection:
-    """The state of a bisection: the remaining suspects, and the number of events that are scored at once.
+    """The state of a search for the event that crashes a process: the remaining suspects, and the largest batch.
 
     Attributes:
         suspects: an end offset for each partition. The uncommitted events of the partition before this offset are its suspects.
         largest: the configured maximum number of events per batch.
-        now: the time of the last death, or of the start of the bisection if no process has died since (monotonic seconds).
+        now: the time of the last death, or of the start (monotonic seconds).
         limit: the current maximum number of events per batch.
     """
 
@@ -38,11 +38,8 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record that a process died while this batch was in flight; return whether the batch's only event is now failing.
-
-        An event is failing after two successive processes have died while it was the only event in flight. The result is False
-        if the batch has several events.
-        """
+        """Record that a process died while this batch was in flight. Return whether its only event is the cause."""
+        # An event is the cause after two successive processes have died while it was the only event in flight.
         self.now = now
         self.limit = max(1, len(batch) // FEWER)
         if len(batch) > 1:

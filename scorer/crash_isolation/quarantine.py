@@ -1,15 +1,11 @@
 """Isolate events that crash the process. Each batch is journaled; after a death, its events are scored in a sandbox.
 
-Every batch is written to the journal (`in_flight_journal.py`) before it is scored. If the journal has events when a worker
-starts, these events are the suspects. In this case a sandbox process (`sandbox_process.py`) runs the model until all suspects
-are answered (`bisection.py`). Then the worker process loads the model itself.
+If the journal (`in_flight_journal.py`) has events when a worker starts, these are the suspects. A sandbox process runs the
+model until all suspects are answered (`bisection.py`). Then the worker process loads the model itself.
 
-If a process dies while a candidate scores events, the candidate is first assumed to be the cause, and its number of deaths is
-increased. Then the champion alone answers the suspects. Only if processes still die, an event is assumed to be the cause. A
-candidate with two deaths is refused until a new promotion resets the number.
-
-In a shadow, the candidate scores the suspects again in the sandbox, because no consumer waits for the records. If the sandbox
-dies, this is the second death of the candidate. Otherwise the candidate was not the cause, and its number of deaths is reset.
+If a candidate was scoring, it is first assumed to be the cause, and the champion alone answers the suspects. Only if processes
+still die, an event is assumed to be the cause. A candidate with two deaths is refused until a new promotion. In a shadow, the
+candidate scores the suspects again in the sandbox; if that dies too, it is the second death.
 """
 
 import logging
@@ -72,14 +68,12 @@ class Quarantine:
             self.loading = self._sandbox.load
 
     def limit_events(self, events: int) -> int:
-        """Return how many of `events` events a batch may contain: all of them, or fewer during a bisection."""
+        """Return how many of `events` events a batch may contain: fewer while a crashing event is searched."""
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
-        """Return whether a candidate may score events.
-
-        While the sandbox process runs, a candidate must not score events, because a death must have only one possible cause.
-        """
+        """Return whether a candidate may score events."""
+        # While the sandbox process runs it must not, because a death must have only one possible cause.
         return self._sandbox is None
 
     def refusal_reason(self, candidate: str) -> str | None:
@@ -88,10 +82,11 @@ class Quarantine:
         return f"{deaths} processes died while it scored events; promote it again to retry it" if deaths >= LETHAL else None
 
     def begin_batch(self, batch: Batch, candidate: str = "") -> None:
-        """Record that this batch is in flight: in the journal or, while a sandbox process runs, only in this object.
+        """Record that this batch is in flight.
 
         `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if no candidate does.
         """
+        # While a sandbox process runs, the batch is recorded only in this object.
         if self._sandbox is None:
             self._journal.write(batch.reached, candidate)
         else:
@@ -99,7 +94,8 @@ class Quarantine:
             self._candidate_scored = self._candidate_scored or bool(candidate)
 
     def end_batch(self) -> None:
-        """Clear the journal after a batch. While a sandbox process runs, leave it unchanged to keep the suspects."""
+        """Clear the journal after a batch."""
+        # While a sandbox process runs, the journal keeps the suspects.
         if self._sandbox is None:
             self._journal.clear()
 
@@ -108,9 +104,9 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is failing.
+        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is the cause.
 
-        If the result is True, the caller dead-letters the event. If it is False, the caller must fetch the batch again.
+        If it is, the caller dead-letters the event. Otherwise the caller must fetch the batch again.
         """
         if candidate := self._candidate:
             self._candidate = ""

@@ -104,8 +104,7 @@ class TrialLoads:
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal, which stores the version that is being loaded.
-        workers: the number of workers that share the memory of the container. It divides the memory limit of a trial, because
-            each worker loads the version.
+        workers: the number of workers that share the memory of the container.
         on_outcome: called after each trial with one of `load_guard.OUTCOMES`.
         remember: whether outcomes are stored in the cache, under the digest of the package.
     """
@@ -132,7 +131,7 @@ class TrialLoads:
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
         """Load a version in a trial process, unless the cache has the outcome of an earlier trial; see `LoadGuard`.
 
-        Raises ModelRefused if the version fails the trial, or has failed the stored one.
+        Raises ModelRefused if the version fails, or failed the earlier trial.
         """
         if self._settings.model.backend != "onnx-runtime":  # the version is loaded by a server
             return
@@ -247,8 +246,7 @@ def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
 
     Args:
         settings: the settings of the scorer.
-        remember: whether outcomes are stored in the cache under the digest of the package. If so, the digest of each package
-            must be computed from its content.
+        remember: whether outcomes are stored in the cache. The digest of a package must then be that of its content.
     """
     load = loader(settings)
     trials = TrialLoads(settings, InFlightJournal(), remember=remember)
@@ -268,11 +266,8 @@ def limits_of(settings: Settings, workers: int) -> TrialLimits:
 
 
 def share_of(container: memory_limits.Memory, workers: int) -> int:
-    """Return one worker's share of the free memory of the container in bytes, at least MIN_BYTES.
-
-    Before the division by the number of workers, two amounts are subtracted: the memory of the trial process's interpreter, and
-    a reserve that must stay free.
-    """
+    """Return one worker's share of the free memory of the container in bytes, at least MIN_BYTES."""
+    # The memory of the trial process's interpreter, and a reserve that must stay free, are subtracted first.
     return max(MIN_BYTES, (container.free - container.limit // RESERVE - INTERPRETER_BYTES) // workers)
 
 

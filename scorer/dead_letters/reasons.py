@@ -43,4 +43,4 @@ class Poison(Exception):
 
 
 class NotFinite(Poison):
-    """The event itself contains NaN or an infinity. The value did not result from a conversion to a smaller dtype."""
+    """The event itself contains NaN or an infinity, not as the result of a conversion to a smaller dtype."""

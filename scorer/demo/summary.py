@@ -169,10 +169,9 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
 
 
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
-    """Return the largest latency, in ms, of the events that were sent around the time `at` (Unix ms).
+    """Return the largest latency, in ms, of the events that were sent around the time `at` (Unix ms); None if unknown.
 
-    Events that were sent around the later time `before` are left out, because what happened at that time may have delayed them.
-    The result is None if `at` is None or no event was sent around `at`.
+    Events around the later time `before` are left out, because another step of the demo may have delayed them.
     """
     if at is None:
         return None

@@ -78,10 +78,8 @@ class EventWriter:
             raise self._silent()
 
     def close(self) -> None:
-        """Wait for the delivery results of events in flight, then drop the events that remain in the producer.
-
-        If an earlier wait of this instance has timed out, the method does not wait.
-        """
+        """Wait for the delivery results of events in flight, then drop the events that remain in the producer."""
+        # After a time-out of an earlier wait, there is no wait.
         try:
             self._wait(lambda: self._confirmations.complete, self._producer.flush)
         finally:
@@ -122,8 +120,9 @@ class EventWriter:
     def _wait(self, done: Callable[[], bool], serve: Callable[[float], object]) -> bool:
         """Poll for delivery results until `done()` is true, or no result has arrived for CONFIRM_SECONDS; return `done()`.
 
-        `serve(seconds)` polls the producer for this time. After one wait has timed out, later calls return at once.
+        `serve(seconds)` polls the producer for this time.
         """
+        # After one wait has timed out, later calls return at once.
         seen = self._confirmations.completed
         deadline = time.monotonic() + CONFIRM_SECONDS
         while self._waits and not done():

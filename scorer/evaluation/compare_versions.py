@@ -41,10 +41,9 @@ class ComparisonRun:
 
 
 def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
-    """Return, for each input partition, the offset range of the events in the time range `window`.
+    """Return the offset range of the events in the time range `window`, for each input partition.
 
-    If `newest` is not None, the ranges contain only the newest events of the window: about `newest` events in total, and the
-    same number from each partition.
+    `newest` limits the events to about this number of the newest, the same from each partition; None for all.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -108,10 +107,9 @@ def compare(
 
 
 class _Timed:
-    """Score batches with both versions, and measure the time of each version.
+    """Scores batches with both versions, and measures the time of each version."""
 
-    The version that scores a batch first alternates from batch to batch, so that neither has an advantage.
-    """
+    # The version that scores a batch first alternates, so that neither has an advantage.
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}

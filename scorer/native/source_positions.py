@@ -22,9 +22,8 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
         rows: (n,) the indices of the records to scan.
 
     Returns:
-        Two arrays (n,) with one entry per record. In the first array, all records with the same topic and partition have the
-        same entry: the index in `rows` of the first of these records. The entry of an uncertain record is UNCERTAIN_PLACE. The
-        second array has the offset of the event, which is undefined for an uncertain record.
+        Two arrays (n,). The first has, for each record, the index in `rows` of the first record with the same topic and
+        partition; UNCERTAIN_PLACE if the position may be wrong. The second has the offset of the event.
     """
     library = native_library().library
     if library is None:

@@ -40,10 +40,7 @@ class CallCoalescer:
         self._pending = True
 
     def due(self, now: float) -> bool:
-        """Return whether the caller must make the call now.
-
-        One call serves all earlier requests. If the result is True, these requests are therefore cleared.
-        """
+        """Return whether the caller must make the call now. If so, all earlier requests are cleared."""
         if not self._pending or now < self._last + self._seconds:
             return False
         self._pending = False

@@ -124,10 +124,7 @@ def with_ids(record: logging.LogRecord) -> bool:
 
 
 def _carried(headers: Headers) -> Carried:
-    """Return the last `traceparent` header and the last `tracestate` header of an event.
-
-    If the `traceparent` is missing or invalid, the list is empty.
-    """
+    """Return the last `traceparent` and the last `tracestate` header of an event; empty without a valid `traceparent`."""
     trace_headers = {name: value for name, value in headers or () if name in ("traceparent", "tracestate")}
     parent = _bytes(trace_headers.get("traceparent"))
     if PARENT.fullmatch(parent) is None:
@@ -137,10 +134,7 @@ def _carried(headers: Headers) -> Carried:
 
 
 def _links(carried: list[Carried]) -> Iterator[Link]:
-    """Yield a link to each span that the `traceparent` headers of the events name and mark as sampled.
-
-    A span that several events name is yielded only once.
-    """
+    """Yield a link to each sampled span that the `traceparent` headers of the events name, without repetitions."""
     for parent in dict.fromkeys(headers[0][1] for headers in carried if headers):
         match = PARENT.fullmatch(_bytes(parent))
         if match is not None and int(match[3], 16) & TraceFlags.SAMPLED:

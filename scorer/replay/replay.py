@@ -51,7 +51,7 @@ class ReplaySummary:
         replayed: the number of replayed dead letters by reason.
         uncertain: the number of dead letters in a transaction that may have been committed.
         late: the number of events that were replayed without their deadline, because it has passed.
-        before: the number of dead letters that an earlier replay has replayed.
+        before: the number of dead letters that an earlier replay has written.
         others: the number of dead letters that are not selected.
         unfit: the number of dead letters that cannot be replayed.
         examples: the positions of some dead letters that cannot be replayed, with the reasons.
@@ -199,9 +199,9 @@ class _ReplayRun:
     def chunks(self, most: int) -> Iterator[list[tuple[Position, ReplayableDeadLetter]]]:
         """Yield the dead letters to replay, with their positions, in chunks of at most `most`.
 
-        A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter. Dead letters of the same partition are yielded
-        in the order of their offsets.
+        Dead letters of the same partition are in the order of their offsets.
         """
+        # A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter.
         self._read_replayed()
         chunk: list[tuple[Position, ReplayableDeadLetter]] = []
         size = 0
@@ -236,10 +236,7 @@ class _ReplayRun:
                 self.summary.before += 1
 
     def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
-        """Read the dead letter at the position `place`.
-
-        If the dead letter is not selected, or cannot be replayed, it is counted in the summary, and None is returned.
-        """
+        """Read the dead letter at this position; None if it is not selected or cannot be replayed, which is counted."""
         try:
             letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.includes(letter):

@@ -26,12 +26,9 @@ class ExampleRecord:
 
 
 def create_example_record(signature: Signature, event: Mapping[str, Any]) -> ExampleRecord:
-    """Create the record of one example event.
-
-    The record's value is the event as a JSON object. A field whose source is the key, the timestamp or a header is also written
-    to that source. If the source of a field is the whole value, and no other field is read from inside the value, this field
-    replaces the JSON object.
-    """
+    """Create the record of one example event, as a producer would write it."""
+    # The value is the event as a JSON object. A field from the key, the timestamp or a header is also written there. A field
+    # that is the whole value replaces the JSON object, if no other field is read from inside the value.
     record = ExampleRecord(orjson.dumps(event))
     is_whole_value = not field_sources.only_value_fields(signature).fields
     for one in field_sources.fields_outside_value(signature):

@@ -61,11 +61,11 @@ GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
 
 
 def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
-    """Return the tree of the fields inside the event's value.
+    """Return the tree of the fields inside the event's value, with a field for the event's id at `id_field`.
 
-    If no field of the signature has the path `id_field`, a field for the event's id is added to the tree at this path. The name
-    of the added field is "". It is the first field if `first` is True, otherwise the last.
+    The added field has the name "". It is the first field if `first` is true, otherwise the last.
     """
+    # Nothing is added if a field of the signature already has this path.
     inside = field_sources.only_value_fields(signature).fields
     fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in inside]
     try:
@@ -78,10 +78,7 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
 
 
 def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
-    """Return a dictionary with one entry: under `key`, a text that lists the fields outside the event's value.
-
-    If there are no such fields, the dictionary is empty.
-    """
+    """Return a text about the fields outside the event's value, as a dictionary with one `key`; empty without such fields."""
     descriptions = [
         f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.describe_source(field)}"
         for field in field_sources.fields_outside_value(signature)
@@ -91,10 +88,8 @@ def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
 
 
 def _is_required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
-    """Return whether an event must contain a part of the tree.
-
-    A part is a field, or an object or array of fields. An object or array is required if it contains a required field.
-    """
+    """Return whether an event must contain a field, or an object or array of fields."""
+    # An object or array is required if it contains a required field.
     if isinstance(below, str):
         return below in fields and fields[below].required
     return any(_is_required(part, fields) for part in below.values())

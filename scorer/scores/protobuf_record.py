@@ -105,9 +105,9 @@ def _set_score(score: Any, value: Value) -> None:
 def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> Any:
     """Decode a score record to JSON values. The record begins after a header of `start` bytes.
 
-    The result has no `carried` if the record was written before `output.carry` was configured. Raises ValueError if the value
-    is not a score record.
+    Raises ValueError if the value is not a score record.
     """
+    # There is no `carried` if the record was written before `output.carry` was configured.
     try:
         record = message_class(carry).FromString(value[start:])
     except DecodeError as error:

@@ -32,16 +32,16 @@ class ReplicaClaim:
     As soon as a query of the group finds no other member with the replica name, this process holds the name. Processes with the
     same name that join later must end.
 
-    If several processes with the same name join at the same time, none of them holds the name at first, and their member ids
-    determine which process ends. A process ends if a member with a smaller id is still in the group after `settle_seconds`,
-    because the group would have expired a dead member by that time. A process also ends if a member with a greater id is still
-    in the group after twice that time: that member holds the name, because otherwise its process would have ended. All
-    processes decide consistently, without messages and without comparing clocks.
-
     Args:
         settle_seconds: the time after which the group has certainly expired a dead member.
         dead: the ids of members that were known to be dead at the start, although the group had not expired them.
     """
+
+    # If several processes join at the same time, none holds the name at first, and their member ids decide. A process ends if a
+    # member with a smaller id is still in the group after `settle_seconds`, because the group would have expired a dead member
+    # by then. It also ends if a member with a greater id is still there after twice that time: that member holds the name,
+    # because otherwise its process would have ended. All processes decide consistently, without messages and without comparing
+    # clocks.
 
     def __init__(self, settle_seconds: float, dead: Set[str] = frozenset()) -> None:
         self._settle_seconds = settle_seconds
@@ -55,10 +55,7 @@ class ReplicaClaim:
         return bool(own) and own == self._holder
 
     def release(self) -> None:
-        """Stop holding the replica name.
-
-        Call this method if this process was suspended, because another process may hold the name now.
-        """
+        """Stop holding the replica name, because this process was suspended and another process may hold it now."""
         self._holder = ""
 
     def lost(self, own: str, members: Set[str], now: float) -> bool:

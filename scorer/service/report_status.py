@@ -87,14 +87,15 @@ class StatusReporter:
 class StartUpReporter:
     """Writes status records with the state WAITING in a background thread, while the start-up of a worker waits.
 
-    Without them, `scorer status` would show the last record of the previous process, `stopped`. Nothing is written during a
-    start-up that proceeds. The worker must have checked that no other live process has its replica name.
+    The worker must have checked that no other live process has its replica name.
 
     Args:
         open_producer: creates the producer of the records. It is called when the first record is due.
         settings: the settings of the worker.
         waits_for: returns what the start-up waits for; None if it proceeds.
     """
+
+    # Without these records, `scorer status` would show the last record of the previous process, `stopped`.
 
     def __init__(self, open_producer: Callable[[], Producer], settings: Settings, waits_for: Callable[[], str | None]) -> None:
         self._open_producer = open_producer

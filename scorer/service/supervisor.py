@@ -185,11 +185,9 @@ class _WorkerProcess:
         return code
 
     def update_journal(self, code: int) -> None:
-        """Clear the journal after the end of the process, unless the process died.
-
-        A death is an end by a signal, a hang, a broken model, or an exit by a library. After a death, the journal keeps the
-        events that were in flight, because they may have caused the death.
-        """
+        """Clear the journal after the end of the process, unless the process died."""
+        # A death is an end by a signal, a hang, a broken model, or an exit by a library. The journal then keeps the events that
+        # were in flight, because they may have caused the death.
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
             self.journal.clear()
             self.journal.end_load()
@@ -270,10 +268,8 @@ class _Supervisor:
         return None
 
     def _stop(self) -> Fatal | None:
-        """Send SIGTERM to all workers, and kill the workers that do not end in time. Return the first failure or None.
-
-        Before a worker is killed, it prints its stacks. All killed workers together have PRINT_SECONDS to print.
-        """
+        """Send SIGTERM to all workers, and kill the workers that do not end in time. Return the first failure or None."""
+        # Before a worker is killed, it prints its stacks. All killed workers together have PRINT_SECONDS to print.
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
@@ -363,10 +359,8 @@ def _run_child(
 
 
 def _limit_exit(code: int) -> None:
-    """End this process with `code` if it still runs EXIT_SECONDS after its work has ended.
-
-    Without this limit, Python would wait for the threads of executors, for all non-daemon threads, and for child processes.
-    """
+    """End this process with `code` if it still runs EXIT_SECONDS after its work has ended."""
+    # Python would wait for the threads of executors, for all non-daemon threads, and for child processes.
     time.sleep(EXIT_SECONDS)
     log.warning("a thread or a child process has not ended %g s after the shutdown; ending without it", EXIT_SECONDS)
     stack_dump.print_own()

@@ -102,8 +102,9 @@ class _RunningWorker:
     def tick(self) -> None:
         """Pass the current member id to the guard, and write a status record if one is due.
 
-        Only the scoring thread may call this method, because this thread may replace the consumer at any time.
+        Only the scoring thread may call this method.
         """
+        # That thread may replace the consumer at any time.
         self.guard.member = self.commits.consumer.memberid() or ""
         self.reporter.tick(time.monotonic())
 
@@ -177,12 +178,9 @@ class Service:
                 log.info("stopped before the first event")
 
     def _report_alive(self) -> None:
-        """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago.
-
-        Without heartbeats, the watchdog ends the worker. This happens before the supervisor kills the worker, because
-        DRAIN_SECONDS, twice the transaction timeout and the watchdog's CHECK_SECONDS together are less than the time that the
-        supervisor waits.
-        """
+        """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago."""
+        # Without heartbeats, the watchdog ends the worker before the supervisor kills it: DRAIN_SECONDS, twice the transaction
+        # timeout and the watchdog's CHECK_SECONDS together are less than the time that the supervisor waits.
         if not self._is_overdue():
             self._progress.alive()
 

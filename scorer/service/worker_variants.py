@@ -25,10 +25,9 @@ SCHEMA_SECONDS = 5.0  # the longest wait for the schemas of a batch; group heart
 
 
 class ShadowStartPositions(StartPositions):
-    """Determines the start positions of a shadow from the committed offsets of its group alone.
+    """Determines the start positions of a shadow from the committed offsets of its group alone."""
 
-    A shadow need not score every event. Therefore it reads no version change records and no offsets of output topics.
-    """
+    # A shadow need not score every event. Therefore it reads no version change records and no offsets of output topics.
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
         return {}

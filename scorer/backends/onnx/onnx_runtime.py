@@ -148,12 +148,9 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """Return the options of TensorRT for a package: its cache folder, and the batch sizes that its engines must support.
-
-        The cache folder has the engines and timings of one model version for one GPU, driver and release of ONNX Runtime. If a
-        signing policy is configured, there is no cache: a cached engine is not signed, so nothing would detect that a file was
-        replaced.
-        """
+        """Return the options of TensorRT for a package: its cache folder, and the batch sizes that its engines must support."""
+        # The cache folder has the engines and timings of one model version for one GPU, driver and release of ONNX Runtime.
+        # With a signing policy there is no cache: a cached engine is not signed, so nothing would detect a replaced file.
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
         options: dict[str, str] = {}
@@ -283,16 +280,15 @@ class OnnxModel:
 
 
 def used_device(session: Any, configured: str) -> str:
-    """Return the most preferred device that runs at least one operator of the model.
-
-    The order of preference is `tensorrt`, `cuda`, `cpu`. If the configured device supports none of the model's operators, the
-    result is `cpu`, although the session lists the GPU's execution provider. Before ONNX Runtime 1.24, the session does not
-    report which device runs an operator. The result is then the device of the session's first provider.
+    """Return the device that runs the operators of a model: `tensorrt`, `cuda` or `cpu`.
 
     Args:
         session: the session of ONNX Runtime.
         configured: the setting `model.device`.
     """
+    # Of several devices, the first in this order counts. If the configured device supports no operator of the model, the result
+    # is `cpu`, although the session lists the GPU's execution provider. Before ONNX Runtime 1.24, the session does not report
+    # which device runs an operator; the result is then the device of its first provider.
     used = set(session.get_providers()[:1])
     if configured != "cpu" and hasattr(session, "get_provider_graph_assignment_info"):
         used = {subgraph.ep_name for subgraph in session.get_provider_graph_assignment_info()} or used
@@ -325,7 +321,7 @@ def _check_package(package: Package, device: str, op_domains: Collection[str]) -
 
 
 def _allocate(content: str, allocate: Callable[[], Result]) -> Result:
-    """Return the result of `allocate`, which allocates buffers for `content`. Raises InferenceFailed if it fails."""
+    """Call `allocate` and return its result. Raises InferenceFailed if it fails; the message names `content`."""
     try:
         return allocate()
     except Exception as error:

@@ -101,11 +101,11 @@ class _OipVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
-        """Return whether the model is ready. If the server does not know the model, the result is False.
+        """Return whether the model is ready; False if the server does not know it.
 
-        Some servers answer the request for an unknown model with false, others with an error. Raises grpc.RpcError if the
-        server is unavailable or overloaded.
+        Raises grpc.RpcError if the server is unavailable or overloaded.
         """
+        # Some servers answer the request for an unknown model with false, others with an error.
         try:
             reply = self._calls[at].ready(M["ModelRequest"](name=self._model, version=self._version), timeout=seconds)
         except grpc.RpcError as error:

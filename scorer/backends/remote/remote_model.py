@@ -174,13 +174,13 @@ class RemoteModel:
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
     """Wait until the version on each server is ready, matches the signature, and has scored one row.
 
-    As soon as one server is ready, the function no longer waits for servers that do not answer. It ejects these servers, so
-    that they get no requests until a probe succeeds.
+    Servers that do not answer are skipped as soon as one server is ready.
 
     Raises:
         BackendUnavailable: No server is ready after `load_seconds`.
         ModelRefused: A server cannot load the version, or the tensors on a server do not match the signature.
     """
+    # A skipped server gets no requests until a probe succeeds.
     try:
         missing = _open_until(flight, time.monotonic() + load_seconds, signature)
     except ModelRefused:
@@ -195,11 +195,9 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 
 
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
-    """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number.
-
-    The function waits for servers that are loading the version. It waits for servers that do not answer only until one server
-    is ready.
-    """
+    """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number."""
+    # The function waits for servers that are loading the version. It waits for servers that do not answer only until one server
+    # is ready.
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
     while True:

@@ -118,7 +118,8 @@ class _TfServingVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
-        """Unload the version from one server. A server keeps its only version, because a server must serve at least one."""
+        """Unload the version from one server, unless it is the server's only version."""
+        # A server must serve at least one.
         rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
         if rest:
             self._serve(at, rest, UNLOAD_SECONDS)

@@ -102,11 +102,8 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Count an attestation of a known document type, and select it unless the selected one of its type is better.
-
-        A verified attestation is better than a claim, an attestation that no trusted key signed. If a selected attestation is
-        equally good, the new one replaces it. An attestation of another document type is ignored.
-        """
+        """Count an attestation, and select it unless the selected one of its type is better. Other types are ignored."""
+        # A verified attestation is better than a claim. Of equally good ones, the last one is selected.
         if attestation.type not in documents.TYPES:
             return
         self.counts[attestation.type] = self.counts.get(attestation.type, 0) + 1

@@ -118,10 +118,9 @@ class TopicTail:
 
 
 class ReadLag:
-    """The lag of a reader in seconds.
+    """The lag of a reader in seconds: the age of the newest recorded log ends that it has reached in all partitions.
 
-    The caller records the log ends of all partitions from time to time. The lag is the age of the newest record of log ends
-    that the reader has reached in all partitions.
+    The caller records the log ends of all partitions from time to time.
     """
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
@@ -134,9 +133,9 @@ class ReadLag:
         self._noted.append((now, dict(ends)))
 
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the age, in seconds, of the newest record of log ends that the reader has reached in all partitions.
+        """Return the age, in seconds, of the newest recorded log ends that the reader has reached in all partitions.
 
-        If the reader has reached no recorded log ends yet, return the age of the first record.
+        Before that, return the age of the first record.
 
         Args:
             now: The time in seconds of the same clock as in `record_ends`.
