@@ -1,21 +1,24 @@
 """Caches model versions on the local disk by digest, so that a scorer can load them while the registry is unavailable.
 
-The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files and, in `blobs/`, the content from
-which the files are verified: the requested manifest or index, the manifest selected from an index, and the layers of an image.
-A new entry is written under a temporary name and then renamed.
-
-On every use the manifest is compared with the requested digest, which is the digest that a signature covers. The files are
-compared with the file list in the manifest. The layers of an image are compared with the manifest and unpacked again, and the
-files are compared with the result. Nothing else in an entry is trusted, so a process that writes to a shared cache cannot
-replace a version. Such a process could still change a file between the check and the load that follows. The permissions of the
-folder must therefore exclude untrusted writers.
-
-Each file in `known/` belongs to one tag. It records the last version to which the tag resolved and which has proved to work. A
-process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space is
-needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is removed
-only if no other unused entries are left. An entry in use is never removed, so a version that does not fit beside the entries in
-use is not fetched.
+Every version is verified on each use, so a process that writes to a shared cache cannot replace a version. The permissions of
+the folder must exclude untrusted writers, which could change a file between the check and the load.
 """
+
+# The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files and, in `blobs/`, the content from
+# which the files are verified: the requested manifest or index, the manifest selected from an index, and the layers of an
+# image. A new entry is written under a temporary name and then renamed.
+#
+# On every use the manifest is compared with the requested digest, which is the digest that a signature covers. The files are
+# compared with the file list in the manifest. The layers of an image are compared with the manifest and unpacked again, and the
+# files are compared with the result. Nothing else in an entry is trusted, so a process that writes to a shared cache cannot
+# replace a version. Such a process could still change a file between the check and the load that follows. The permissions of
+# the folder must therefore exclude untrusted writers.
+#
+# Each file in `known/` belongs to one tag. It records the last version to which the tag resolved and which has proved to work.
+# A process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space
+# is needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is
+# removed only if no other unused entries are left. An entry in use is never removed, so a version that does not fit beside the
+# entries in use is not fetched.
 
 import errno
 import fcntl

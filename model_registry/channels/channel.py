@@ -1,12 +1,11 @@
 """Channels: tags that name the version to serve. Only promotions and rollbacks move a channel; each move has a history entry.
 
-The *revision* of a channel is the number of its newest history entry. The revision rises with every move, including rollbacks.
-A newer state therefore has a higher revision, though not always a higher version.
-
-Registries have no compare-and-swap, so two processes that move one channel at the same time may overwrite each other. The
-history entry is written before the tag, and both are read back, so that a lost race is detected and reported. One writer per
-channel prevents such races.
+The revision of a channel is the number of its newest history entry. It rises with every move, including rollbacks.
 """
+
+# Registries have no compare-and-swap, so two processes that move one channel at the same time may overwrite each other. The
+# history entry is written before the tag, and both are read back, so that a lost race is detected and reported. One writer per
+# channel prevents such races.
 
 import contextlib
 import io

@@ -1,11 +1,11 @@
 """Copies a repository into another store: versions, signatures and attestations, and channels with their history.
 
-Manifests keep their bytes. All digests, revisions, signatures and times are therefore the same in the copy. `plan_copy` only
-reads. `copy` writes in an order in which an interruption leaves no channel without its version: blobs, manifests, version tags,
-referrers, history entries, channels. Content that the destination has is skipped. A repeated copy transfers only new content.
-
-A channel's tag is read before the list of history entries. The source may therefore be in use during a copy.
+`plan_copy` only reads, and `copy` writes. All digests, revisions, signatures and times are the same in the copy. A repeated
+copy transfers only new content. The source may be in use during a copy.
 """
+
+# `copy` writes in an order in which an interruption leaves no channel without its version: blobs, manifests, version tags,
+# referrers, history entries, channels.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

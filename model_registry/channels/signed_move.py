@@ -1,10 +1,12 @@
 """Verifies signed moves of channels. A signed move has a signed statement about the channel's new target in its history entry.
 
-The statement is in a bundle, like the signature of a version (bundle.py). The bundle is a layer of the history entry, so that
-the entry and its signature are written in one step. The subject of the statement is the manifest that the channel names: a
-version, or the index of roles. The predicate repeats all values of the entry and the model's name. The name is the last part of
-the repository's path, so that the signatures stay valid in a copy of the repository.
+The signatures stay valid in a copy of the repository that keeps its name.
 """
+
+# The statement is in a bundle, like the signature of a version (bundle.py). The bundle is a layer of the history entry, so that
+# the entry and its signature are written in one step. The subject of the statement is the manifest that the channel names: a
+# version, or the index of roles. The predicate repeats all values of the entry and the model's name. The name is the last part
+# of the repository's path, so that the signatures stay valid in a copy of the repository.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

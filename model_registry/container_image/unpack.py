@@ -1,11 +1,11 @@
 """Unpacks the package inside a container image: the files that a process in the container would see under /models.
 
-The layers are read as streams from the lowest to the highest. Only regular files under /models are written to the disk. A link
-or device file under /models is recorded but never followed or created. If the link or device file is still in the package after
-the last layer, the version is refused, because a package needs no links and following links makes unpacking dangerous.
-
-Format: OCI image-spec, layer.md.
+A version with a link or a device file in its package is refused. Format: OCI image-spec, layer.md.
 """
+
+# The layers are read as streams from the lowest to the highest. Only regular files under /models are written to the disk. A
+# link or device file is recorded but never followed or created. A package needs no links, and following links makes unpacking
+# dangerous.
 
 import contextlib
 import hashlib

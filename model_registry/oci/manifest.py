@@ -1,12 +1,12 @@
 """Parses and builds manifests, the documents that list the content of a version.
 
-The parsed bytes are untrusted. Equal content gives equal bytes when a manifest is built.
-
-This package writes versions as ModelPack artifacts (github.com/modelpack/model-spec v0.0.7) with one raw layer per file. The
-config is an OCI image config that also holds the keys of a ModelPack config, because tools that know only images (`skopeo
-inspect`) reject every other config type. Accepted when reading: ModelPack artifacts with either config type, artifacts of other
-tools with a file model.onnx, and container images.
+The parsed bytes are untrusted. Equal content gives equal bytes when a manifest is built. Accepted are ModelPack artifacts,
+artifacts of other tools with a file model.onnx, and container images.
 """
+
+# This package writes ModelPack artifacts (github.com/modelpack/model-spec v0.0.7) with one raw layer per file. The config is an
+# OCI image config that also holds the keys of a ModelPack config, because tools that know only images (`skopeo inspect`) reject
+# every other config type.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -35,11 +35,9 @@ class ModelTensor:
 
 
 def find_fault(signature: Signature, inputs: Iterable[ModelTensor], outputs: Iterable[ModelTensor]) -> str | None:
-    """Return the reason why a signature does not fit a model with these inputs and outputs; None if it fits.
-
-    The signature must feed every input with the declared dtype and shape. Every output that it reads must be a tensor of a
-    fitting shape.
-    """
+    """Return the reason why a signature does not fit a model with these inputs and outputs; None if it fits."""
+    # The signature must have every input with the declared dtype and shape. Every output that it reads must be a tensor of a
+    # fitting shape.
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     model_inputs = {tensor.name: tensor for tensor in inputs}
     if set(declared) != set(model_inputs):
@@ -86,7 +84,7 @@ def is_batch(size: object) -> bool:
 
 
 def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
-    """Return why no signature can feed one of the inputs from events; None if a signature can feed all inputs."""
+    """Return why events cannot provide one of the inputs under any signature; None if they can provide all."""
     for tensor in inputs:
         if tensor.dtype == "bfloat16":
             return f"input {tensor.name!r} is bfloat16, which no format of events has; export it with float32 or float16"

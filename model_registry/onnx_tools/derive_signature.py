@@ -1,12 +1,13 @@
 """Derives a signature from the inputs and outputs of a model, or drafts a skeleton of it if the model is ambiguous.
 
-A dimension is *open* if the model states no size for it. A model is unambiguous if the batch is the only open dimension of
-every input, and its only output is a float tensor of any shape. Each input is then fed by the event field of the same name. The
-field is a scalar if the input's shape is (B,), or if the shape is (B, 1) and the model has further inputs. Otherwise the field
-is an array with as many elements as the input's row.
-
-A *gap* in a skeleton is a placeholder text (FILL IN) for a decision that the user must make.
+A dimension is *open* if the model states no size for it. A *gap* in a skeleton is a placeholder text (FILL IN) for a decision
+that the user must make.
 """
+
+# A model is unambiguous if the batch is the only open dimension of every input, and its only output is a float tensor of any
+# shape. Each input then has the values of the event field of the same name. The field is a scalar if the input's shape is (B,),
+# or if the shape is (B, 1) and the model has further inputs. Otherwise the field is an array with as many elements as the
+# input's row.
 
 import json
 import math

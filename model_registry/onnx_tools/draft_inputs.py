@@ -1,10 +1,12 @@
 """Drafts the inputs of a signature from a model and example events.
 
-The event field with the name of an input tensor feeds this tensor, at any depth of the event. If there is no such field, the
-only array that fits the tensor's shape feeds it. If names and shapes are ambiguous, the draft has a *gap*: a placeholder text
-(FILL IN) for a decision that the user must make. If a row consists of several scalar fields, their order is always a gap. A
-field *fits* a tensor if the tensor accepts all of its values.
+An input tensor gets the values of the event field of the same name, at any depth of the event. If there is no such field, it
+gets the only array that fits the tensor's shape. An ambiguous choice is left to the user as a *gap*: a placeholder text (FILL
+IN).
 """
+
+# If a row consists of several scalar fields, their order is always a gap. A field *fits* a tensor if the tensor accepts all of
+# its values.
 
 import contextlib
 import math

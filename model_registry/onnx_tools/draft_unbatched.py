@@ -1,4 +1,4 @@
-"""Drafts signatures that feed one event at a time: decides which models need such a signature, and drafts their inputs.
+"""Drafts signatures for models that take one event at a time: recognizes such models, and drafts their inputs.
 
 The *first axis* of a tensor is usually the batch. If the inputs or outputs of a model have no batch, the model takes one event
 at a time. An axis is *open* if the model states no size for it.
@@ -56,7 +56,9 @@ def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[Mode
 
 
 def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs that are fed by events, not by constants."""
+    """Return the inputs whose values come from events, not from constants."""
+    # An input comes from events if its first axis has the size 1, or if any of its axes is open. Without such inputs, all
+    # inputs with an axis come from events.
     # An input is fed by events if its first axis has the size 1, or if any of its axes is open. Without such inputs, all inputs
     # with an axis are fed by events.
     shaped = [tensor for tensor in inputs if tensor.shape]

@@ -31,7 +31,7 @@ class Buffer:
     left: int = MAX_FIELDS
 
     def text(self, span: Span, limit: int = 4096) -> str:
-        """Return the string in a span. Raises Corrupt if it is longer than `limit` bytes or no UTF-8."""
+        """Return the string between two positions. Raises Corrupt if it is longer than `limit` bytes or no UTF-8."""
         begin, end = span
         if end - begin > limit:
             raise Corrupt(f"a name has {end - begin} bytes; at most {limit} are read")
@@ -42,15 +42,16 @@ class Buffer:
 
 
 def messages(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span]]:
-    """Yield the number and the span of each field with a length prefix: strings, bytes, packed numbers and messages.
+    """Yield the number and the position of each field with a length prefix: strings, bytes, packed numbers and messages.
 
-    `skip` matches the bytes of fields to skip, at a tenth of the cost of reading these fields one by one. Raises Corrupt.
+    `skip` matches the bytes of fields that are not yielded. Raises Corrupt.
     """
+    # Skipping takes a tenth of the time of reading these fields one by one.
     return ((number, value) for number, value in fields(buffer, span, skip) if isinstance(value, tuple))
 
 
 def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span | int]]:
-    """Yield the number and the value of each field: an integer for a varint, a span for a value with a length prefix.
+    """Yield the number and the value of each field: an integer, or the position of a value with a length prefix.
 
     Fields of fixed width are skipped. `skip` is used as in `messages`. Raises Corrupt.
     """

@@ -1,12 +1,11 @@
 """Signatures of versions: signed statements about a manifest's digest and names, stored as referrers of the manifest.
 
-A name has the form MODEL:VERSION and is the name of the subject in the statement. A signature without a name is valid for the
-content under every name. A signature with names is valid only for the content under one of these names. cosign writes no names
-and ignores them.
-
-The layout is that of `cosign sign --key` version 3, so that each tool verifies the other's signatures. Neither a transparency
-log nor certificates are used; the caller supplies the trusted keys.
+A name has the form MODEL:VERSION. A signature with names is valid only for the content under one of these names, a signature
+without names under every name. cosign verifies these signatures, and this module verifies those of `cosign sign --key`.
 """
+
+# The layout is that of cosign 3. cosign writes no names and ignores them. Neither a transparency log nor certificates are used;
+# the caller supplies the trusted keys.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

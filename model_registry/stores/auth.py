@@ -1,12 +1,12 @@
 """Authorizes requests to a registry, with Basic credentials or with Bearer tokens for the scopes of a request.
 
-The *realm* is the URL from which tokens are fetched; the registry names it in its challenge. Credentials are sent only to the
-registry itself, and to realms on these hosts: the registry's own host, the host in WELL_KNOWN_REALMS for this registry (for
-example auth.docker.io for Docker Hub), and the hosts in MODEL_REGISTRY_REALM_HOSTS (separated by commas). Credentials are sent
-only over TLS, unless plain HTTP is configured for the registry.
-
-Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
+Credentials are sent only over TLS, unless plain HTTP is configured, and only to the registry and to trusted token servers
+(realms). MODEL_REGISTRY_REALM_HOSTS lists further trusted hosts, separated by commas.
 """
+
+# The registry names the realm, from which tokens are fetched, in its challenge. Trusted realms are on the registry's own host,
+# or on its host in WELL_KNOWN_REALMS (for example auth.docker.io for Docker Hub). Specification: distribution.github.io, "Token
+# Authentication Specification" and "OAuth2 Token Authentication".
 
 import re
 import threading

@@ -1,12 +1,12 @@
 """Uploads one blob to a registry: mounts it from another repository, sends it in one request, or sends it in resumable chunks.
 
-The blob is not visible in the registry before the last request, which names its digest. Specification: OCI distribution-spec
-1.1, "Pushing blobs" and "Mounting a blob from another repository".
-
-Registries and their proxies limit the size of one request. They reject a larger request with 413, or with 416 if the request
-has a Content-Range (the largest public registry does so above 4 MiB). `upload_methods` therefore lists several methods, the
-cheapest first. If the registry rejects a request for its size or form, the next method is used.
+If the registry rejects a request for its size or form, the next method is used. Specification: OCI distribution-spec 1.1,
+"Pushing blobs" and "Mounting a blob from another repository".
 """
+
+# Registries and their proxies limit the size of one request. They reject a larger request with 413, or with 416 if the request
+# has a Content-Range (the largest public registry does so above 4 MiB). The blob is not visible in the registry before the last
+# request, which names its digest.
 
 import contextlib
 import hashlib

@@ -1,13 +1,15 @@
 """Reads untrusted JSON. Every fault of a document raises `UnreadableDocument` and no other exception.
 
-msgspec and the standard library raise RecursionError for a document of about 1,000 nested levels. A value of some hundred
-levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
-therefore limits the depth, the size and the integers of a document before it returns a value.
-
-The reader scans a document for depth and integers before it decodes the document. It leaves out this scan for a type whose
-parts all have types, whose integers all have bounds, and whose nesting is limited. For such a type, msgspec itself rejects or
-skips values that exceed the limits.
+The depth, the size and the integers of a document are limited.
 """
+
+# msgspec and the standard library raise RecursionError for a document of about 1,000 nested levels. A value of some hundred
+# levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
+# therefore limits the depth, the size and the integers of a document before it returns a value.
+#
+# The reader scans a document for depth and integers before it decodes the document. It leaves out this scan for a type whose
+# parts all have types, whose integers all have bounds, and whose nesting is limited. For such a type, msgspec itself rejects or
+# skips values that exceed the limits.
 
 import functools
 import json

@@ -1,12 +1,12 @@
 """Convert boosted trees to ONNX.
 
 The graph encodes strings as numbers, joins all columns, evaluates the trees, and converts their sum to probabilities.
-
-Thresholds and leaves are doubles, and columns are cast to doubles. The graph therefore takes every branch that LightGBM takes,
-and adds in doubles like LightGBM. A NaN takes the same branch as in LightGBM. Other converters write 32-bit floats: the
-thresholds are rounded, and therefore some rows take the wrong branch. With 1,500 trees their sums differ from LightGBM's by
-1.6e-6. The sums of this graph differ by 1.5e-7, at the same speed.
 """
+
+# Thresholds and leaves are doubles, and columns are cast to doubles. The graph therefore takes every branch that LightGBM
+# takes, and adds in doubles like LightGBM. A NaN takes the same branch as in LightGBM. Other converters write 32-bit floats:
+# the thresholds are rounded, and therefore some rows take the wrong branch. With 1,500 trees their sums differ from LightGBM's
+# by 1.6e-6. The sums of this graph differ by 1.5e-7, at the same speed.
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,13 +1,16 @@
 """The rules of the gate. Each rule compares a value with a bound, and has a message for its failure. Pure.
 
-A difference is the challenger's value of a metric minus the champion's. For most metrics, the rule requires that the lower end
-of the confidence interval of the difference is not below the negative margin: the rows must show that the challenger is not
-worse. With too few rows the interval is wide, and the challenger is rejected.
-
-The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin and its
-whole interval is below 0: the rows must show that the challenger is worse. There are many small slices. With the first kind of
-rule, a challenger that equals the champion would fail by chance in some of them.
+A difference is the challenger's value of a metric minus the champion's. Most rules require evidence that the challenger is not
+worse; the rule about slices fails only with evidence that it is worse.
 """
+
+# A difference is the challenger's value of a metric minus the champion's. For most metrics, the rule requires that the lower
+# end of the confidence interval of the difference is not below the negative margin: the rows must show that the challenger is
+# not worse. With too few rows the interval is wide, and the challenger is rejected.
+#
+# The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin and
+# its whole interval is below 0: the rows must show that the challenger is worse. There are many small slices. With the first
+# kind of rule, a challenger that equals the champion would fail by chance in some of them.
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

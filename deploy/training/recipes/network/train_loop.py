@@ -1,13 +1,15 @@
 """The epochs of a training, in one process or in several processes that divide each batch among them.
 
-A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight gradients are added as a
-binary tree: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Each process computes a whole branch of the tree. Pairs of processes
-then exchange the sums of their branches: first the processes whose ranks are 1 apart, then 2 apart, then 4 apart.
-
-Sums of floats depend on the order of additions. Here the order is the same for 1, 2, 4 and 8 processes. Therefore the weights
-are also the same, bit for bit. `DistributedDataParallel` is not used, because it adds around a ring of processes: the order of
-its additions depends on the number of processes.
+The weights are the same, bit for bit, for 1, 2, 4 and 8 processes.
 """
+
+# A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight gradients are added as a
+# binary tree: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Each process computes a whole branch of the tree. Pairs of processes
+# then exchange the sums of their branches: first the processes whose ranks are 1 apart, then 2 apart, then 4 apart.
+#
+# Sums of floats depend on the order of additions. Here the order is the same for 1, 2, 4 and 8 processes. Therefore the weights
+# are also the same, bit for bit. `DistributedDataParallel` is not used, because it adds around a ring of processes: the order
+# of its additions depends on the number of processes.
 
 from collections.abc import Callable, Iterator
 from math import sqrt
