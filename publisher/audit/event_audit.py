@@ -1,12 +1,12 @@
 """The audit of events: was every event answered once and in order, and did no older version score events after a newer one?
 
-Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Events are identified by source position (topic,
-partition, offset), because producers may repeat business ids.
-
-Memory: an event takes one bit in each set of offsets that contains the event, at most four bits. The sets are the read events,
-the copies, the answered events, and the events that each model digest has scored. Ids take at most 96 MiB. Answers to events
-outside the audited offsets take no memory.
+Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Events are identified by topic, partition and
+offset, because producers may repeat business ids.
 """
+
+# Memory: an event takes one bit in each set of offsets that contains the event, at most four bits. The sets are the read
+# events, the copies, the answered events, and the events that each model digest has scored. Ids take at most 96 MiB. Answers to
+# events outside the audited offsets take no memory.
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy

@@ -1,11 +1,11 @@
 """Run the audit over regions on Kafka. The order of the reads makes the counts valid on a live system.
 
-The committed offsets of the groups in all regions are read first. Every event before these offsets must be answered. Then the
-end offsets of the outputs and of the inputs are read. Then the audit waits until open transactions are decided, and reads all
-records up to these ends. Dead letters are read before the inputs (see `skip_unreadable_batches.py`).
-
-An answer is counted in the region that produced the answer. Copies of answers are not counted.
+An answer is counted in the region that produced it. Copies of answers are not counted.
 """
+
+# The committed offsets of the groups in all regions are read first. Every event before these offsets must be answered. Then the
+# end offsets of the outputs and of the inputs are read. Then the audit waits until open transactions are decided, and reads all
+# records up to these ends. Dead letters are read before the inputs (see `skip_unreadable_batches.py`).
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

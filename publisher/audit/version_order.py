@@ -1,14 +1,17 @@
 """Check whether an older model version has scored a partition after a newer one. Pure.
 
-Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
-version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken from
-the swap records: it is the revision of the last cut-over to the digest at or before the offset. If an earlier cut-over to the
-same digest has a higher revision, the higher revision is used.
-
-A channel that is created again, for example in another registry, has another history and counts its revisions from 1. Revisions
-are therefore compared only within one history. A swap record of an earlier release has no id of a history; its revision is
-compared with all revisions.
+Versions are ordered by the revision of the registry channel that named them, as the swap records state it. Revisions are
+compared only within one history of the channel.
 """
+
+# Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
+# version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken
+# from the swap records: it is the revision of the last cut-over to the digest at or before the offset. If an earlier cut-over
+# to the same digest has a higher revision, the higher revision is used.
+#
+# A channel that is created again, for example in another registry, has another history and counts its revisions from 1.
+# Revisions are therefore compared only within one history. A swap record of an earlier release has no id of a history; its
+# revision is compared with all revisions.
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +20,7 @@ from publisher.audit.offset_set import EVERYTHING, Bitmap
 
 
 class VersionCutover(NamedTuple):
-    """The cut-over of a partition to a model version.
+    """The change of a partition to another model version.
 
     Attributes:
         offset: the first offset that the version scores.

@@ -1,10 +1,11 @@
 """Plan and carry out `publisher failover`, which lets consumer groups of a relay's source continue at the destination.
 
-The committed positions come from the source if it answers (a planned failover), otherwise from the last snapshot that the
-relay stored. A position at the destination never moves back, because the records before it were scored in one of the two
-regions. Records that the source's scorers committed after the snapshot are scored again, with the same event ids. No code here
-can stop the scorers of an unreachable region, so the operator must confirm that none runs.
+The committed positions come from the source if it answers, otherwise from the last snapshot that the relay stored. Events that
+were scored after the snapshot are scored again, with the same ids. The operator must confirm that no scorer of the source runs.
 """
+
+# A position at the destination never moves back, because the records before it were scored in one of the two regions. No code
+# here can stop the scorers of an unreachable region.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing

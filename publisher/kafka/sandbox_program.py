@@ -1,10 +1,12 @@
 """The sandbox: a program that reads partitions for its parent process in limited memory, and may die from their content.
 
-`sandboxed_reads.py` starts the program and sends requests. librdkafka decompresses a whole batch before it returns a record,
-and aborts the process if an allocation fails. In this program, the thread that calls `abort` is stopped instead, and the main
-thread answers with the offsets of the batch, from its header in memory. In careful mode the process fetches one batch per
-request, so that it knows which batch cannot be read.
+`sandboxed_reads.py` starts the program and sends requests. In careful mode the process fetches one batch per request, so that
+it knows which batch cannot be read.
 """
+
+# librdkafka decompresses a whole batch before it returns a record, and aborts the process if an allocation fails. In this
+# program, the thread that calls `abort` is stopped instead. The main thread then answers with the offsets of the batch, which
+# it reads from the header of the fetched batch in memory.
 
 import contextlib
 import ctypes

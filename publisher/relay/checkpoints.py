@@ -1,13 +1,12 @@
 """The checkpoints of relays: the positions of their copies, as records of a compacted topic at the destination.
 
-A lane, a thread that copies some of the partitions, writes the copies of records and the position after these records in one
-transaction. A position therefore shows exactly which copies are visible. The topic also contains one registration per relay
-(its number of lanes, and the process that started last) and, if the relay follows consumer groups, the last snapshot of its
-source. Encoding is pure; `CheckpointLog` reads the topic.
-
-Relays share the topic, so every relay can write any record to it. An unreadable record is logged and skipped. Such a record
-stops only the relay that the record's key names, because this relay's position, or its number of lanes to fence, is unknown.
+A checkpoint is written in the same transaction as the copies before it. The topic also has the registration of each relay and,
+if the relay follows consumer groups, the last snapshot of its source. Encoding is pure; `CheckpointLog` reads the topic.
 """
+
+# Relays share the topic, so every relay can write any record to it. An unreadable record is logged and skipped. Such a record
+# stops only the relay that the record's key names, because this relay's position, or its number of copying threads to fence, is
+# unknown.
 
 import logging
 from typing import Annotated, NamedTuple, TypeVar

@@ -1,9 +1,10 @@
-"""The Kafka clients of a lane (a copying thread of the relay), tuned for a distant source and a near destination.
+"""The Kafka clients of a copying thread, tuned for a distant source and a near destination.
 
-A client detects a broken link when a connection attempt or an answer takes too long. These time limits, not the reconnect
-backoff alone, therefore decide how soon copying continues after an outage. The size limits of fetches and queues bound the
-memory of a lane.
+The size limits of fetches and queues bound the memory of a thread.
 """
+
+# A client detects a broken link when a connection attempt or an answer takes too long. These time limits, not the reconnect
+# backoff alone, decide how soon copying continues after an outage.
 
 from typing import Any
 

@@ -73,7 +73,7 @@ class RelayState:
 
     Attributes:
         name: the relay's name.
-        lanes: the state of each lane.
+        lanes: the state of each copying thread.
         restarts: number of runs that began to copy, not counting the first of them.
         registered: whether this process has ever written its registration to the checkpoint topic.
         copying_since: when the first run began to copy (monotonic seconds); None before that.
@@ -99,7 +99,7 @@ class RelayState:
         self.unreadable = 0
 
     def transactions(self) -> int:
-        """Return the number of committed transactions of all lanes."""
+        """Return the number of committed transactions of all copying threads."""
         return sum(lane.counters.commits for lane in self.lanes)
 
     def record_start(self) -> None:

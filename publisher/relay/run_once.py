@@ -1,9 +1,11 @@
 """One run of a relay: resolve the topics, take over, begin, supervise, close. `Relay` starts a new run after every failure.
 
-Each lane, a copying thread, has a transaction session. One more session, `control`, registers the process, and writes the first
-checkpoints of all new partitions of a topic in one transaction. If a partition has a checkpoint, all partitions of the topic
-with lower numbers therefore have one too. If one of them has none, its checkpoint was lost.
+Each copying thread (lane) has a transaction session. One more session, `control`, registers the process and writes the first
+checkpoints of new partitions.
 """
+
+# `control` writes the first checkpoints of all new partitions of a topic in one transaction. If a partition has a checkpoint,
+# all partitions of the topic with lower numbers therefore have one too. If one of them has none, its checkpoint was lost.
 
 import logging
 import threading
@@ -109,7 +111,7 @@ class RelayRun:
         fence(settings, self._control, self.checkpoints, registration, openings, on_control_owned)
 
     def begin(self, registration: Registration) -> None:
-        """Verify the position at which the copy of each partition starts, register this process, and start the lanes."""
+        """Verify where the copy of each partition starts, register this process, and start the copying threads."""
         self.checkpoints.refresh()
         self._state.unreadable = len(self.checkpoints.unreadable)
         partitions = [(pair, number) for pair in self._pairs.values() for number in range(pair.source.partitions)]
@@ -129,9 +131,9 @@ class RelayRun:
         log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._workers))
 
     def supervise(self) -> None:
-        """Supervise the lanes until a stop of the relay is requested.
+        """Supervise the copying threads until a stop of the relay is requested.
 
-        Raises the error that has ended the thread of a lane, of a TopicIdWatch, or of the SourcePoller.
+        Raises the error that has ended a copying thread, a TopicIdWatch or the SourcePoller.
         """
         while not self._stop_requested.wait(SUPERVISION_SECONDS):
             self._state.topics_checked_at = self._topics_checked_at()
@@ -146,9 +148,9 @@ class RelayRun:
             self._add_new_partitions()
 
     def close(self) -> None:
-        """Stop the lanes after their current transactions, and close all threads and sessions.
+        """Stop the copying threads after their current transactions, and close all threads and sessions.
 
-        Never raises. A lane that does not end in time is logged.
+        Never raises. A thread that does not end in time is logged.
         """
         self._stopping.set()
         for watch in self._watches:

@@ -155,7 +155,7 @@ class RelaySettings(Configuration):
         return renamed(self.destination.topic, self.source.region, topic)
 
     def lane_id(self, lane: int) -> str:
-        """Return the client id of a lane."""
+        """Return the client id of the copying thread with this number."""
         return f"{self.name}.{lane}"
 
     @property
@@ -167,14 +167,15 @@ class RelaySettings(Configuration):
         return f"{self.name}/relay/"
 
     def transactional_ids(self, lane: int) -> list[str]:
-        """Return the transactional ids that a lane uses in turn."""
+        """Return the transactional ids that the copying thread with this number uses in turn."""
         return [f"{self.transactional_prefix}{lane}/{number}" for number in range(PRODUCERS)]
 
     def lane(self, topic: str, partition: int) -> int:
-        """Return the number of the lane that copies a partition.
+        """Return the number of the thread that copies a partition.
 
-        The assignment changes only if the setting `lanes` changes. It is balanced even for few topics.
+        The assignment changes only if the setting `lanes` changes.
         """
+        # It is balanced even for few topics.
         return (sum(topic.encode()) + partition) % self.lanes
 
 

@@ -1,9 +1,11 @@
 """Poll the source once a second: the end offsets of its partitions, and the positions of the followed consumer groups.
 
 The last snapshot of these values is stored in the checkpoint topic at the destination. If the source is lost, only this
-snapshot shows its last state. A separate thread queries the source, which may not answer; the thread that supervises the lanes
-writes the snapshots.
+snapshot shows its last state.
 """
+
+# A separate thread queries the source, which may not answer. The thread that supervises the copying threads writes the
+# snapshots.
 
 import logging
 import threading

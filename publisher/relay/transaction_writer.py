@@ -1,6 +1,6 @@
-"""Publish the transactions of a lane (a copying thread): records and the checkpoints after them, atomically.
+"""Publish the transactions of a copying thread: records and the checkpoints after them, atomically.
 
-The writer owns the lane's transaction session. It does not read the source, and does not decide what happens after a rejected
+The writer owns the thread's transaction session. It does not read the source, and does not decide what happens after a rejected
 transaction.
 """
 

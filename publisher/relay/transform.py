@@ -1,10 +1,12 @@
 """Turn source records into copies, which differ from the source records in three headers only. Decides no positions.
 
-`x-origin` is the position at which a record was first written; a copy of a copy retains this header. `x-hops` counts the
-copies. `x-copied-to` names the partition that the copy was written to. A program may forward the headers of a copy to a new
-record in another partition. Because `x-copied-to` does not name this partition, the new record does not count as a copy, and
-receives its own origin. `copy` is the only loop that runs per record, so it does no avoidable work.
+`x-origin` is the position at which a record was first written; a copy of a copy retains it. `x-hops` counts the copies.
+`x-copied-to` names the partition that the copy was written to.
 """
+
+# A program may forward the headers of a copy to a new record in another partition. Because `x-copied-to` does not name this
+# partition, the new record does not count as a copy, and receives its own origin. `copy` is the only loop that runs per record,
+# so it does no avoidable work.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,7 +184,7 @@ class Rules:
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """Return the `x-origin` of a record in a source partition; None unless a relay has copied it from another region."""
+        """Return the `x-origin` of a record that a relay has copied from another region; None for any other record."""
         origin = origin_of(headers, partition, self._renaming)
         return None if origin is None or origin.startswith(self._source) else origin
 

@@ -1,15 +1,14 @@
 """At-least-once delivery: records are sent at once, and every second a checkpoint commits the positions after them.
 
-An idempotent producer sends the records. They are visible as soon as the broker has them. The producer reports failed records
-only. A checkpoint flushes the producer until nothing is in flight (measured 0.3-8 ms). If no record has failed, the checkpoint
-starts a commit of the positions, and does not wait for the answer. After a crash, the events since the last checkpoint (about
-one second) are scored again. The repeated scores may follow the scores of later events. The pure part is
-`UncommittedPositions`.
-
-If a record fails, or is not confirmed in time, no position after the last checkpoint is committed. The producer is discarded
-with all records in its queue, so that no later record overtakes the failed record. The scorer continues from the committed
-offsets.
+Records are visible as soon as the broker has them. After a crash, the events since the last checkpoint (about one second) are
+scored again, and the repeated scores may follow the scores of later events. The pure part is `UncommittedPositions`.
 """
+
+# An idempotent producer sends the records, and reports failed records only. A checkpoint flushes the producer until nothing is
+# in flight (measured 0.3-8 ms). If no record has failed, it starts a commit of the positions, and does not wait for the answer.
+# If a record fails, or is not confirmed in time, no position after the last checkpoint is committed. The producer is discarded
+# with all records in its queue, so that no later record overtakes the failed record. The scorer continues from the committed
+# offsets.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

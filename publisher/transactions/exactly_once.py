@@ -1,23 +1,23 @@
 """The transaction session: records and consumed offsets of a transaction become visible together, or not at all.
 
-A session has several transactional producers, and uses another one for each transaction (`producer_pool.py` gives the reason).
-Scorers and relay workers publish through a session. The tables in `state_machine.py` define its decisions.
-
-A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
-only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. The
-session also replaces its idle producers by successors in three cases: after an unknown outcome, after a call that hangs, and
-after partitions were lost.
-
-A hanging call returns when a connection of its client changes. By default, a client that has lost all connections forgets the
-broker that the call waits for (librdkafka #5511), and the call may never return: each half-open connection cost 7 s and leaked
-a producer. Transactional producers therefore set `metadata.recovery.strategy: none`, and their successors connect to the
-bootstrap servers.
-
-A batch holds at most as many records as fit into one request of a partition (about 1 MB before compression), and producers
-linger for 100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter
-linger time, a second request of the partition would wait for the first one. librdkafka's thread spins during such a wait
-(librdkafka #3692): for milliseconds, or for seconds after a broker has restarted.
+Scorers and relays publish through a session. A session has several transactional producers, and uses another one for each
+transaction (`producer_pool.py` gives the reason). The tables in `state_machine.py` define its decisions.
 """
+
+# A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
+# only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. The
+# session also replaces its idle producers by successors in three cases: after an unknown outcome, after a call that hangs, and
+# after partitions were lost.
+#
+# A hanging call returns when a connection of its client changes. By default, a client that has lost all connections forgets the
+# broker that the call waits for (librdkafka #5511), and the call may never return: each half-open connection cost 7 s and
+# leaked a producer. Transactional producers therefore set `metadata.recovery.strategy: none`, and their successors connect to
+# the bootstrap servers.
+#
+# A batch holds at most as many records as fit into one request of a partition (about 1 MB before compression), and producers
+# linger for 100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter
+# linger time, a second request of the partition would wait for the first one. librdkafka's thread spins during such a wait
+# (librdkafka #3692): for milliseconds, or for seconds after a broker has restarted.
 
 import contextlib
 import logging
@@ -60,17 +60,15 @@ def _return_at_once(_: Context) -> None:
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.session.Session`. One thread owns it.
 
-    If a session sends consumer offsets, the group coordinator fences the session after another member has taken over. A session
-    that sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to
-    check that no other process has taken over the transactional ids (`ownership_check.py`). A session with an ownership record
-    cannot recover from an unknown outcome.
+    A session that sends no offsets needs an `ownership_record`, and cannot recover from an unknown outcome.
 
     Args:
         make_producer: returns a producer for a transactional id, not yet initialised.
         ids: the transactional ids, one for each producer.
         transaction_seconds: how long the session may repeat one call that fails.
         counters: the counters to continue; new ones by default.
-        ownership_record: returns the record for the ownership check; None for a session that sends offsets.
+        ownership_record: returns a record that the producers commit to check that no other process has taken over the ids; None
+            for a session that sends offsets.
         producer_wait_seconds: how long the session waits for an initialised producer before it raises Retriable.
         slow_commit_seconds: a producer whose commit takes this long is replaced by a successor with the same id.
         hang_seconds: a call that has not returned after this time is abandoned.
@@ -78,6 +76,9 @@ class TransactionSession:
         wait_until_decided: returns when no transaction is open in the topics that this session writes to
             (`wait_for_open_transactions.py`).
     """
+
+    # If a session sends consumer offsets, the group coordinator fences it after another member has taken over. Other sessions
+    # use `ownership_check.py`.
 
     sends_group = True
 

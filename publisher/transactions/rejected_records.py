@@ -1,17 +1,17 @@
 """Pass the records of a batch to a producer, and find the records that the broker rejects.
 
 A broker rejects a whole request for one record that is too large, has a timestamp out of bounds, or has no key for a compacted
-topic. Publishing the same batch again would fail for ever, so the session and the scorer search for the rejected record:
-
-1. The transaction is aborted, and its producer gets a successor (librdkafka 2.16 may skip sequence numbers after a rejection).
-   For REPORTS_SECONDS each record has a delivery report.
-2. The delivery reports of the next rejection name the failed records. The batch is then published in parts, in order, each part
-   with its offsets (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if two or
-   more, but not all, records of the request are invalid. In all other cases the first failed record is published alone. If it
-   is rejected again, it is known to be a rejected record.
-3. The event of the rejected record is dead-lettered. If the broker rejects the dead letter too, it is sent with the current
-   time, and then without value and headers, so that it only names the position of the event.
+topic. Publishing the same batch again would fail for ever, so the rejected record is searched for and dead-lettered.
 """
+
+# 1. The transaction is aborted, and its producer gets a successor (librdkafka 2.16 may skip sequence numbers after a
+#    rejection). For REPORTS_SECONDS each record has a delivery report.
+# 2. The delivery reports of the next rejection name the failed records. The batch is then published in parts, in order, each
+#    part with its offsets (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if
+#    two or more, but not all, records of the request are invalid. In all other cases the first failed record is published
+#    alone. If it is rejected again, it is known to be a rejected record.
+# 3. The event of the rejected record is dead-lettered. If the broker rejects the dead letter too, it is sent with the current
+#    time, and then without value and headers, so that it only names the position of the event.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

@@ -1,15 +1,15 @@
 """Wait until no transaction is open in the partitions that a session writes to.
 
-`init_transactions` ends the open transaction of its id, and the broker writes an end marker into every partition of the
-transaction. Kafka 4.3 and 4.4 omit partitions without a leader (KAFKA-20734), for example while the only broker of a cluster
-restarts after the transaction timeout, and never write the marker later. The transaction then stays open in these partitions.
-The end marker of the same producer's next transaction would end both transactions. Records of the first transaction would
-become visible, although they were written a second time, and committed positions would skip unanswered events. Measured: 93
-duplicate scores, or 88 skipped events. A session therefore waits here at its start and after every recovery (usually 5 ms).
-
-librdkafka 2.16 does not report the owner of a transaction, and a foreign transaction may hide one of this session. The session
-therefore also waits for the foreign transactions that are open when it has taken over its ids.
+A session waits here at its start and after every recovery (usually 5 ms). Otherwise Kafka 4.3 and 4.4 could make the records of
+an aborted transaction visible (KAFKA-20734): measured 93 duplicate scores, or 88 skipped events.
 """
+
+# `init_transactions` ends the open transaction of its id, and the broker writes an end marker into every partition of the
+# transaction. Kafka 4.3 and 4.4 omit partitions without a leader, for example while the only broker of a cluster restarts after
+# the transaction timeout, and never write the marker later. The transaction then stays open in these partitions, and the end
+# marker of the same producer's next transaction would end both. librdkafka 2.16 does not report the owner of a transaction, and
+# a transaction of another program may hide one of this session. The session therefore also waits for the transactions of others
+# that are open when it has taken over its ids.
 
 import contextlib
 import logging
