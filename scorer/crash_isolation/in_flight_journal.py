@@ -1,11 +1,13 @@
 """The in-flight journal: the events that a worker is scoring.
 
-A worker writes the journal before it scores a batch, and clears it afterwards. If the worker dies (by a signal, a hang, a
-broken model or a library), the journal names the events that may have caused the death, and the candidate version if it scored
-some of them. After any other end the supervisor clears the journal. The journal also stores the number of deaths attributed to
-a candidate, and the version that is being loaded (`load_journal.py`). It is a memory-mapped file in the cache, so that a
-restarted container can read it, or shared memory if the cache is not writable.
+If a worker dies, the journal names the events that may have caused the death, and the candidate version if it scored some of
+them. The journal also stores the number of deaths attributed to a candidate, and the version that is being loaded
+(`load_journal.py`).
 """
+
+# A worker writes the journal before it scores a batch, and clears it afterwards. A worker dies if it is killed by a signal,
+# hangs, has a broken model, or is ended by a library. After any other end the supervisor clears the journal. The journal is a
+# memory-mapped file in the cache, so that a restarted container can read it, or shared memory if the cache is not writable.
 
 import errno
 import mmap

@@ -1,12 +1,13 @@
 """Isolate events that crash the process. Each batch is journaled; after a death, its events are scored in a sandbox.
 
-If the journal (`in_flight_journal.py`) has events when a worker starts, these are the suspects. A sandbox process runs the
-model until all suspects are answered (`bisection.py`). Then the worker process loads the model itself.
-
-If a candidate was scoring, it is first assumed to be the cause, and the champion alone answers the suspects. Only if processes
-still die, an event is assumed to be the cause. A candidate with two deaths is refused until a new promotion. In a shadow, the
-candidate scores the suspects again in the sandbox; if that dies too, it is the second death.
+The sandbox process runs the model until all events of the batch are answered. Then the worker process loads the model itself.
 """
+
+# If the journal (`in_flight_journal.py`) has events when a worker starts, these are the suspects (`bisection.py`). If a
+# candidate was scoring, it is first assumed to be the cause: its number of deaths is increased, and the champion alone answers
+# the suspects. Only if processes still die, an event is assumed to be the cause. A candidate with two deaths is refused until a
+# new promotion resets the number. In a shadow, the candidate scores the suspects again in the sandbox, because no consumer
+# waits for the records. If the sandbox dies, this is the second death. Otherwise the number is reset.
 
 import logging
 from collections.abc import Callable, Iterable
@@ -31,7 +32,7 @@ OFFSET_QUERY_SECONDS = 5.0  # between queries of the offsets of other members' p
 
 
 class Quarantine:
-    """Isolates one worker from the events that were in flight when its predecessor died.
+    """Isolates one worker from the events that were in flight when its predecessor died (the suspects).
 
     Args:
         settings: the settings of the worker.
@@ -40,8 +41,7 @@ class Quarantine:
         context: the clock, and the check that is called repeatedly while the worker waits for the sandbox process.
 
     Attributes:
-        loading: the function that loads models. If there are suspects (events that were in flight at the death), it loads the
-            models in the sandbox process; otherwise it is `load`.
+        loading: loads models: into the sandbox process while there are suspects, otherwise into this process.
     """
 
     def __init__(self, settings: Settings, journal: InFlightJournal, load: LoadPackage, context: Context) -> None:

@@ -1,13 +1,13 @@
 """Load each version in a trial process before this process loads the version.
 
-The trial process loads the version as this process would, checks that the score of an event does not depend on the other events
-in its batch, scores the golden examples, warms the model up and ends. If the trial process dies, needs too much memory or does
-not end in time, the version is refused and this process is unaffected. A trial costs the time of one more load, 86 MB for the
-interpreter, and the memory of the version. All this memory is free again before this process loads the version.
-
-Two outcomes are stored in the cache. An acceptance is stored so that a restart, and the other workers of a machine, skip the
-trial. An exceeded time limit is stored because a second trial would take as long.
+If the trial process dies, needs too much memory or does not end in time, the version is refused and this process is unaffected.
+A trial costs the time of one more load, 86 MB for the interpreter, and the memory of the version.
 """
+
+# The trial process loads the version as this process would, checks that the score of an event does not depend on the other
+# events in its batch, scores the golden examples, warms the model up and ends. Its memory is free again before this process
+# loads the version. Two outcomes are stored in the cache: an acceptance, so that a restart and the other workers of a machine
+# skip the trial, and an exceeded time limit, because a second trial would take as long.
 
 import contextlib
 import fcntl

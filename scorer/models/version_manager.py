@@ -1,14 +1,12 @@
-"""The version manager polls the channel, loads the aspired version beside the served one, and swaps them between batches.
+"""The version manager polls the channel, loads the version that the channel names, and swaps the versions between batches.
 
-A separate thread does all slow work. The scoring thread calls `serve_aspired`, which only exchanges references. An unavailable
-registry never stops scoring: a running scorer keeps the served version, and a starting scorer serves the last good version.
-
-If the channel names a champion that is refused, or if the policy does not accept the move of the channel, a scorer serves the
-newest good revision in the channel's history. A running scorer usually serves this revision already; a starting scorer loads
-it. A revision is good if its champion is good. If only its candidate is refused, the champion answers the candidate's share
-(see `version_policy.py`). These rules lead all scorers to the same revision. All scorers therefore write the same records, and
-no partition returns to an older revision when its owner changes.
+The aspired version is the version to serve next. An unavailable registry never stops scoring. If the aspired champion is
+refused, the newest good revision of the channel is served. If only the candidate is refused, the champion answers its share.
 """
+
+# A separate thread does all slow work. The scoring thread calls `serve_aspired`, which only exchanges references. These rules
+# lead all scorers to the same revision: all scorers therefore write the same records, and no partition returns to an older
+# revision when its owner changes. A running scorer usually serves the newest good revision already; a starting scorer loads it.
 
 import logging
 import math
@@ -145,7 +143,7 @@ class VersionManager:
         self._moves = move_admission(policy_file, folder)
 
     def start(self) -> None:
-        """Load and serve the aspired version or, if it is refused, the last good version. Then start to follow the channel.
+        """Load and serve the version that the channel names, or the last good one if it is refused. Then follow the channel.
 
         Raises:
             DependencyUnavailable: No version can be served at present. The caller may call `start` again later.
@@ -247,7 +245,7 @@ class VersionManager:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def delays(self) -> list[VersionRefusal]:
-        """Return the aspired versions that cannot be loaded at present, with the reasons. Loading them is retried."""
+        """Return the versions to serve that cannot be loaded at present, with the reasons. Loading them is retried."""
         with self._lock:
             aspired = {version.digest for version in self._shared.aspired.values()}
             return [delay for digest, delay in self._shared.delayed.items() if digest in aspired]
@@ -361,7 +359,7 @@ class VersionManager:
             raise failed
 
     def _poll_channel(self) -> None:
-        """Poll the channel, and aspire to the named versions if the policy accepts the channel's move; else record a refusal.
+        """Poll the channel. If the policy accepts its move, plan to serve the named versions; otherwise record a refusal.
 
         Raises:
             RegistryError: The channel names no version, or the registry does not answer.
@@ -391,7 +389,7 @@ class VersionManager:
             self._aspire(resolution, reason)
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
-        """Aspire to the versions that the channel names, and forget earlier refusals of these versions."""
+        """Plan to serve the versions that the channel names, and forget earlier refusals of these versions."""
         with self._lock:
             aspired = self._by_role(resolution)
             for version in aspired.values():

@@ -1,10 +1,11 @@
-"""The version policy decides the next action from a snapshot of the aspired, served and known versions. Pure, idempotent.
+"""The version policy decides the next action: load, serve or unload a version. Pure, idempotent.
 
-The served versions stay until every aspired version is ready or refused. If the aspired champion is refused, the served
-versions stay. If only the candidate is refused, the champion is served under the new revision, and answers the candidate's
-share. The decision does not depend on a scorer's past: a running scorer, a starting scorer and a scorer that skipped polls
-reach the same revision. The previous version stays in memory, so that a rollback needs no load.
+The aspired versions are the versions to serve next. The served versions stay until every aspired version is ready or refused.
+If the aspired champion is refused, they stay. If only the candidate is refused, the champion answers the candidate's share.
 """
+
+# The decision does not depend on a scorer's past: a running scorer, a starting scorer and a scorer that skipped polls reach the
+# same revision. The previous version stays in memory, so that a rollback needs no load.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class LoadVersion:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """The action to serve the aspired versions from the next batch on. A refused candidate is not served."""
+    """The action to serve the loaded versions from the next batch on. A refused candidate is not served."""
 
 
 @dataclass(frozen=True, slots=True)

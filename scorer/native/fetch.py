@@ -236,10 +236,10 @@ class HeaderColumns:
         self._values = values
 
     def by_name(self) -> dict[str, ByteColumn] | None:
-        """Return the values of each header by its name, one entry per message. Of a repeated header, return the last value.
+        """Return the values of each header by its name, one entry per message; for a repeated header, the last value.
 
         Returns:
-            The columns; None unless all messages have the same header names in the same order.
+            The columns; None if the messages have different header names, or in a different order.
         """
         count = len(self._counts)
         each = int(self._counts[0])

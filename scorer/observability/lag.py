@@ -1,12 +1,14 @@
 """Compute the lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
-The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
-answered event was written, when the end of the partition was last reached with all events answered, and when the partition last
-had no waiting records.
-
-The end is the last stable offset, which a reader can reach while a transaction is open. Therefore a producer that aborts its
-transactions causes no lag in seconds, and neither does the first event after a quiet hour.
+The lag is 0 while no record of the partition waits. Otherwise it is the time since the partition was last up to date.
 """
+
+# The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
+# answered event was written, when the end of the partition was last reached with all events answered, and when the partition
+# last had no waiting records.
+#
+# The end is the last stable offset, which a reader can reach while a transaction is open. Therefore a producer that aborts its
+# transactions causes no lag in seconds, and neither does the first event after a quiet hour.
 
 from collections.abc import Mapping
 

@@ -1,10 +1,11 @@
 """Export spans of batches over OTLP/HTTP with the OpenTelemetry SDK, whose OTEL_ variables apply.
 
 The header `traceparent` (W3C) of an event is copied to its score, so that the producer of the event and the consumer of the
-score share a trace. A batch has events of many producers. Its span is therefore in a separate trace, with links to the spans of
-the events. The score of an event without a `traceparent` gets the `traceparent` of the batch. An unavailable collector affects
-no score: the SDK drops spans and logs the failure.
+score share a trace. The span of a batch is in a separate trace, with links to the spans of its events. An unavailable collector
+affects no score.
 """
+
+# A batch has events of many producers. The score of an event without a `traceparent` gets the `traceparent` of the batch.
 
 import logging
 import os

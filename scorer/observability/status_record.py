@@ -1,11 +1,12 @@
 """Status records: the state of each scorer in the compacted topic `<name>.status`, so that no other database is needed.
 
-The key of a status record is the scorer's owner id. The topic also has notices of channel moves, with other keys (see
-`channel_move_listener.py`). Every principal with Write on the topic can write any record. Readers therefore bound the number
-and size of the records that they keep, and base no decision about a process on its record alone. A record with an old heartbeat
-belongs to a scorer that has died. A scorer that waits for a dependency during its start-up writes records with the state
-`waiting`. The last record of a scorer that stops has the state `stopped`.
+The key of a status record is the scorer's owner id. A record with an old heartbeat belongs to a scorer that has died.
 """
+
+# The topic also has notices of channel moves, with other keys (see `channel_move_listener.py`). Every principal with Write on
+# the topic can write any record. Readers therefore bound the number and size of the records that they keep, and base no
+# decision about a process on its record alone. A scorer that waits for a dependency during its start-up writes records with the
+# state `waiting`. The last record of a scorer that stops has the state `stopped`.
 
 from typing import Annotated
 

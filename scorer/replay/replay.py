@@ -177,7 +177,7 @@ def _write(
 
 
 def _replayed_record(settings: Settings, place: Position, letter: ReplayableDeadLetter) -> Record:
-    """Return the record of the topic `.replayed` that marks the dead letter at `place` as replayed."""
+    """Return the record of the topic `.replayed` which states that the dead letter at this position was replayed."""
     value = {"id": letter.id, "source": str(letter.source), "reason": letter.reason}
     return settings.replayed_topic, orjson.dumps(value), str(place).encode(), -1, 0, None
 

@@ -1,11 +1,13 @@
 """Generation of schemas for producers from a signature. An event that conforms to the schema is valid for the version.
 
-Each type is the narrowest type that holds every value of the dtype, except for uint64 in Avro, which has only a signed long.
-Protobuf fields are declared with presence, so that zero and absent differ. Field numbers follow the order of the signature, so
-new fields belong at the end. Arrays with a shape are flat in Avro and Protobuf; JSON allows flat and nested arrays. Binary
-fields are bytes, in JSON base64 text. Only JSON Schema limits the length of arrays of varying length. Fields with paths are in
-nested objects, records and messages.
+Field numbers in Protobuf follow the order of the signature, so new fields belong at the end. Fields with paths are in nested
+objects, records and messages.
 """
+
+# Each type is the narrowest type that holds every value of the dtype, except for uint64 in Avro, which has only a signed long.
+# Protobuf fields are declared with presence, so that zero and absent differ. Arrays with a shape are flat in Avro and Protobuf;
+# JSON allows flat and nested arrays. Binary fields are bytes, in JSON base64 text. Only JSON Schema limits the length of arrays
+# of varying length.
 
 import json
 import re

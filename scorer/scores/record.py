@@ -160,8 +160,9 @@ class RecordEncoder:
     def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
         """Encode the records of a batch.
 
-        `columns` has the fields that differ between events. `tail` has the fields that are the same in all records. Both are in
-        the order of the schema.
+        Args:
+            columns: The fields that differ between events, in the order of the schema.
+            tail: The fields that are the same in all records, in the order of the schema.
         """
         kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}

@@ -1,11 +1,13 @@
 """The parent process of `scorer run`, which starts and restarts the workers of one consumer group.
 
 The supervisor scores no events and has no Kafka client. If there are several workers, worker k (from 0) has the replica name
-`<replica>-k`, and listens on the port of `http.listen` plus k. Workers are forked while this process has a single thread, and
-share the imported modules. Each worker holds the reading end of a pipe, and only the supervisor holds the writing end. When the
-supervisor ends, also by SIGKILL, the pipe is closed and every worker sends itself SIGTERM. The exit code of a worker determines
-whether the events that it was scoring are treated as possible causes of its death (`in_flight_journal.py`).
+`<replica>-k`, and listens on the port of `http.listen` plus k. When the supervisor ends, also by SIGKILL, all workers end.
 """
+
+# Workers are forked while this process has a single thread, and share the imported modules. Each worker holds the reading end
+# of a pipe, and only the supervisor holds the writing end. When the pipe is closed, every worker sends itself SIGTERM. The exit
+# code of a worker determines whether the events that it was scoring are treated as possible causes of its death
+# (`in_flight_journal.py`).
 
 import contextlib
 import gc

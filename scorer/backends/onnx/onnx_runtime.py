@@ -1,10 +1,11 @@
 """The backend that runs models by ONNX Runtime in this process, on the CPU or an NVIDIA GPU.
 
-Each model has one session, and each worker has one inference thread. If the configured device is missing, the start fails.
-Operators that TensorRT does not support run on CUDA, and operators that CUDA does not support run on the CPU; there is no other
-fallback. Batches are padded to buckets (fixed batch sizes) on a GPU, or if `model.buckets` is set. On the CPU, bound buffers
-would save only 2.5 us per call (measured), which is negligible for 64 or more events.
+If the configured device is missing, the start fails. Operators that TensorRT does not support run on CUDA, and operators that
+CUDA does not support run on the CPU. Batches are padded to buckets (fixed batch sizes) on a GPU, or if `model.buckets` is set.
 """
+
+# Each model has one session, and each worker has one inference thread. On the CPU, bound buffers would save only 2.5 us per
+# call (measured), which is negligible for 64 or more events.
 
 import logging
 import os

@@ -1,12 +1,11 @@
 """Dispatch of one batch as several parallel requests to healthy servers. The outputs are returned in the order of the batch.
 
-A request changes nothing on a server, so a request may be repeated. `load_balancing.py` selects the server and limits the
-requests in flight. This module holds the queue and the probes, and interprets errors. An event is marked as failing only if the
-server answers a known good request directly after the failure. Every other failure is attributed to the servers, and the
-request is repeated.
-
-One thread runs a batch. Each probe has its own thread, and puts its result into the queue of the thread that runs the batch.
+An event is marked as failing only if the server answers a known good request directly after the failure. Every other failure is
+attributed to the server, and the request is repeated. `load_balancing.py` selects the server and limits the requests in flight.
 """
+
+# A request changes nothing on a server, so it may be repeated. One thread runs a batch. Each probe has its own thread, and puts
+# its result into the queue of the thread that runs the batch.
 
 import queue
 import threading
@@ -277,7 +276,7 @@ class BatchDispatcher:
         return self.remote.read(reply)
 
     def _handle_failure(self, sent: SentRequest, code: grpc.StatusCode, fault: str, now: float) -> None:
-        """Determine the cause of a failed request. Raises InferenceFailed unless the rows of the request must be sent again."""
+        """Determine the cause of a failed request. Raises InferenceFailed if the rows of the request are the cause."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:

@@ -1,11 +1,13 @@
 """The backend for TensorFlow Serving over gRPC. Tensors are sent in `tensor_content` of a PredictRequest.
 
-The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
-To load a version, a scorer replaces the whole configuration of the server. The new configuration contains only this model, with
-the version policy `specific`: a list of the versions that are loaded already, and the new version. Therefore a server that
-loads from the folder of a scorer must serve no other models. A package with only `remote.json` uses a version or a label on
-shared servers, and the scorer loads and unloads nothing.
+A server that loads from the folder of a scorer must serve no other models, because the scorer replaces the server's whole
+configuration. A package with only `remote.json` uses a version or a label on shared servers, and the scorer loads and unloads
+nothing.
 """
+
+# The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
+# The new configuration contains only this model, with the version policy `specific`: a list of the versions that are loaded
+# already, and the new version.
 
 import shutil
 import threading

@@ -64,11 +64,13 @@ def find_contestants(
 ) -> Contestants | None:
     """Return the champion and the candidate of an analysis; None if one of them cannot be determined.
 
-    A version that is not given is read from the newest records in the offset ranges `stretch`.
+    If `champion` or `candidate` is None, it is read from the newest records in the offset ranges `stretch`.
 
     Raises:
         Fatal: With code 2 if both are the same version.
     """
+    # The champion is the version of the newest score with the role champion. The candidate is the newest other version among
+    # the shadow answers, or else among the canary's scores.
     # The champion is the version of the newest score with the role champion. The candidate is the newest other version among
     # the shadow answers, or else among the canary's scores.
     as_json = formats.as_json(settings)

@@ -36,12 +36,10 @@ class JoinSide(IntEnum):
 class JoinedPairs(NamedTuple):
     """Pairs of answers to events of one source partition, as three arrays with one entry per pair.
 
-    A ticket is a number by which the caller of the join identifies an answer.
-
     Attributes:
         offsets: The offsets of the events, (n,).
-        answered: The tickets of the scorers' answers, (n,).
-        shadow: The tickets of the shadow's answers, (n,).
+        answered: The numbers (tickets) of the scorers' answers, (n,).
+        shadow: The numbers (tickets) of the shadow's answers, (n,).
     """
 
     offsets: Offsets
@@ -93,7 +91,7 @@ class PendingRecords:
         """Remove the answers to the events at these offsets.
 
         Returns:
-            Two arrays with one entry for each removed answer: its index in `offsets`, and its ticket (its number).
+            Two arrays with one entry for each removed answer: its index in `offsets`, and its number (ticket).
         """
         places = np.searchsorted(self.offsets, offsets)
         hits = np.flatnonzero(places < len(self.offsets))
@@ -136,7 +134,8 @@ class _PartitionJoin:
 class MergeJoin:
     """Joins scorers' answers and shadow answers with the same source position to pairs.
 
-    The caller passes the offsets of the answered events, (n,), and a ticket for each answer, (n,): a number that identifies it.
+    The caller gives each answer a number, its ticket, and passes the offsets of the answered events, (n,), with the tickets,
+    (n,).
     """
 
     def __init__(self, most: int, late: int) -> None:
@@ -162,12 +161,12 @@ class MergeJoin:
         return sum(len(each) for lane in self._joins.values() for each in lane.waiting)
 
     def waiting_tickets(self) -> Tickets:
-        """Return the tickets of all answers that wait for a partner."""
+        """Return the numbers (tickets) of all answers that wait for a partner."""
         every = (each.records for lane in self._joins.values() for each in lane.waiting)
         return np.concatenate([np.empty(0, np.int64), *every])
 
     def count_waiting(self, side: JoinSide, partition: Partition) -> int:
-        """Return how many answers of one side of a source partition wait for a partner."""
+        """Return how many scorers' or shadow answers of a source partition wait for a partner."""
         lane = self._joins.get(partition)
         return 0 if lane is None else len(lane.waiting[side])
 
@@ -177,11 +176,11 @@ class MergeJoin:
         """Add answers of a source partition, and return the pairs that they complete.
 
         Args:
-            side: The side of all these answers.
+            side: Whether these are scorers' or shadow answers.
             partition: The partition of the events.
             offsets: The offsets of the events, (n,).
-            records: The tickets of the answers, (n,).
-            late: Whether answers to earlier events may still follow on this side, as for dead letters.
+            records: The numbers (tickets) of the answers, (n,).
+            late: Whether answers to earlier events may still follow, as for dead letters.
         """
         lane = self._joins.setdefault(partition, _PartitionJoin())
         rows, partners = lane.waiting[side.other].pop_matches(offsets)
@@ -205,10 +204,11 @@ class MergeJoin:
         return JoinedPairs(joined, partners, matches)
 
     def drop_unmatched(self, side: JoinSide) -> None:
-        """Drop the waiting answers for which no partner can arrive from `side` any longer.
+        """Drop the waiting answers that can no longer get a partner from `side`.
 
         Before the call, the caller must have added all answers of `side` that existed at the previous call.
         """
+        # An answer is dropped if `side` had already passed its event at the previous call.
         # An answer is dropped if `side` had already passed its event at the previous call.
         for lane in self._joins.values():
             if side is JoinSide.SHADOW:

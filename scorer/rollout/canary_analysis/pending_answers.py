@@ -46,7 +46,7 @@ class PendingAnswers:
         self._next = 0
 
     def add_block(self, values: Column, keys: Column, size: int) -> int:
-        """Store answers together, and return the ticket of the first one. The tickets of the others follow, each higher by 1.
+        """Store answers together, and return the number (ticket) of the first one. The others have the numbers that follow.
 
         Args:
             values: The values, one per row.
@@ -58,13 +58,13 @@ class PendingAnswers:
         return ticket
 
     def add(self, answer: KeyedAnswer) -> int:
-        """Store one answer, and return the ticket by which it can be requested."""
+        """Store one answer, and return the number (ticket) by which it can be requested."""
         ticket = self._ticket()
         self._single[ticket] = answer
         return ticket
 
     def answers(self, tickets: Tickets) -> list[VersionAnswer]:
-        """Decode the answers with these tickets, (n,).
+        """Decode the answers with these numbers (tickets), (n,).
 
         Raises:
             UnreadableAnswer: If a record is not a score. The attribute `row` of the error is an index into `tickets`.
@@ -72,11 +72,11 @@ class PendingAnswers:
         return self._gathered(tickets, self._answers)
 
     def hashes(self, tickets: Tickets) -> list[int | None]:
-        """Return the XXH64 of the event key for each ticket, (n,); None for an event without a key."""
+        """Return the XXH64 of the event's key for each of these answers, (n,); None for an event without a key."""
         return self._gathered(tickets, self._hashes)
 
     def keep(self, tickets: Tickets) -> None:
-        """Release all answers except those with these tickets, (n,)."""
+        """Release all answers except those with these numbers (tickets), (n,)."""
         numbers = tickets >> ROW_BITS
         for number in self._blocks.keys() - set(np.unique(numbers).tolist()):
             del self._blocks[number]

@@ -178,12 +178,13 @@ def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]
 
 
 def comparable_reasons(recorded: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return the reasons of the repeated analysis why rules have no pairs, as far as the log entry has such reasons too.
+    """Return why rules have no pairs in the repeated analysis, for the rules with such a reason in the log entry.
 
     Args:
         recorded: The report in the log entry.
         reasons: The reasons of the repeated analysis, by the name of the rule.
     """
+    # Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
     # Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
     named = {rule["rule"] for rule in recorded.get("rules", ()) if "reason" in rule}
     return {name: reason for name, reason in reasons.items() if name in named}
