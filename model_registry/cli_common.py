@@ -143,7 +143,7 @@ def _repository_path(text: str, target: ModelReference) -> str:
 
 
 def champion_of(store: "Store", target: ModelReference) -> str:
-    """Return the manifest digest of the version that a reference names; for a channel, the digest of its champion.
+    """Return the manifest digest of the version that a reference names; for a channel, that of its champion.
 
     Raises:
         BadReference: The reference has neither a tag nor a digest.

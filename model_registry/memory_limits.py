@@ -1,8 +1,7 @@
-"""Measures the free memory of this machine or container, and limits the memory growth of one process.
+"""Measures the free memory of this machine or container, and limits the memory growth of one process."""
 
-A process that exceeds its own limit gets a failed allocation. If the processes of a container exceed the container's limit, the
-kernel kills processes; on Kubernetes it kills every process of the container (`memory.oom.group`).
-"""
+# A process that exceeds its own limit gets a failed allocation. If the processes of a container exceed the container's limit,
+# the kernel kills processes; on Kubernetes it kills every process of the container (`memory.oom.group`).
 
 import resource
 from collections.abc import Iterator, Mapping

@@ -158,8 +158,7 @@ def confine() -> None:
 def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_errors: tuple[type[Exception], ...]) -> None:
     """Answer the requests of the parent process with `answer` until the parent closes the pipe.
 
-    If `answer` raises one of `expected_errors`, `Sandbox.request` raises it unchanged in the parent. Any other error becomes a
-    RuntimeError with the type and text of the error.
+    `Sandbox.request` raises one of `expected_errors` unchanged in the parent, and any other error as a RuntimeError.
     """
     while True:
         try:

@@ -186,7 +186,7 @@ class TrainingSettings(Configuration):
 
 
 def load(path: Path, flags: Sequence[str] = ()) -> tuple[TrainingSettings, scorer_settings.Settings]:
-    """Load the training settings, and the settings of the scorer that `scorer` names.
+    """Load the training settings, and the scorer's settings from the file that the training settings name.
 
     Raises Fatal (exit code 2) with the invalid key, its value and a remedy.
     """

@@ -155,7 +155,7 @@ def plan_copy(source: Store, destination: Store) -> CopyPlan:
 
 
 class _Planner:
-    """Collects the plan of a copy. `present` has the tags of the destination; None if it does not exist yet."""
+    """Collects the plan of a copy. `present` has the tags of the destination; None if the destination does not exist yet."""
 
     def __init__(self, source: Store, destination: Store, present: _Tags | None) -> None:
         self.plan = CopyPlan()

@@ -1,9 +1,11 @@
 """Builds container images that contain a package under /models: the layers of a base image and one more layer with the files.
 
-The added layer has the same bytes for the same files, because its entries are sorted and have no times or owners. The layer
-hides the content of the base image under /models. An annotation of the layer states this, so that a reader of the package need
-not read the other layers. Format: OCI image-spec, layer.md and config.md.
+The added layer has the same bytes for the same files, and hides the content of the base image under /models. Format: OCI
+image-spec, layer.md and config.md.
 """
+
+# The entries of the layer are sorted and have no times or owners. An annotation states that the layer hides the lower ones, so
+# that a reader of the package need not read them.
 
 import gzip
 import hashlib

@@ -126,11 +126,9 @@ class _ModelsTree:
             self._put(path, member, layer)
 
     def package(self, name: str) -> str:
-        """Return the path of the package's folder: /models if it holds a model, else a folder in /models that holds one.
+        """Return the folder of the package: /models if it holds a model, else the folder in /models that holds one.
 
-        If several folders in /models hold a model, the folder called `name` is chosen.
-
-        Raises Refused if no folder holds a model, or if several do and none is called `name`.
+        Of several such folders, the one called `name` is returned. Raises Refused if there is no such folder.
         """
         if (model_path := f"{ROOT}/{MODEL}") in self._entries:
             return model_path.rpartition("/")[0]

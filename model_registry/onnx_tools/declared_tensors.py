@@ -84,7 +84,7 @@ def is_batch(size: object) -> bool:
 
 
 def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
-    """Return why events cannot provide one of the inputs under any signature; None if they can provide all."""
+    """Return why an input cannot get its values from events; None if all inputs can."""
     for tensor in inputs:
         if tensor.dtype == "bfloat16":
             return f"input {tensor.name!r} is bfloat16, which no format of events has; export it with float32 or float16"
@@ -121,7 +121,7 @@ def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
 
 
 def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
-    """Return advice on the key of signature.json that may correct a shape that does not fit; empty if there is no such key."""
+    """Return which key of signature.json may correct a shape that does not fit; empty if there is no such key."""
     if not tensor.shape or is_open(tensor.shape[0]) is not stated.batch:
         batch_note = "has no batch dimension" if stated.batch else "has one"
         return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {batch_note}'

@@ -135,7 +135,9 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
 
 
 def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the field with a tensor's name that fits the tensor; None without exactly one such field."""
+    """Return the path of the event field with the same name as a tensor; None if there is no fitting field, or several."""
+    # Names are compared without case and separators. Of several fields, one with exactly the same name is preferred, then one
+    # at the top level of the event.
     # Names are compared without case and separators. Of several fields, one with exactly the same name is preferred, then one
     # at the top level of the event.
     called = [path for path in drafting.values if path not in drafting.used_paths and _called(path, tensor.name)]

@@ -1,8 +1,7 @@
-"""Reads the inputs, outputs, operators, opsets and references to external weights of an ONNX file without reading its weights.
+"""Reads the inputs, outputs, operators, opsets and external weight references of an ONNX file, but not its weights."""
 
-This module reads only the file's structure and skips the weights. The library `onnx` is not used, because it needs up to twice
-the size of the model in memory, cannot parse files of 2 GiB and more, and takes 31 MB on disk. Field numbers: onnx/onnx.proto.
-"""
+# The library `onnx` is not used, because it needs up to twice the size of the model in memory, cannot parse files of 2 GiB and
+# more, and takes 31 MB on disk. Field numbers: onnx/onnx.proto.
 
 import mmap
 import re

@@ -115,11 +115,9 @@ def prepare(
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return two lists: the files in a folder that belong to the package, and the other files (as in `left_out`).
-
-    A package consists of the model, the files of its weights, the signature, the golden examples, and the files that
-    `_is_for_people` accepts.
-    """
+    """Return the files in a folder that belong to the package, and the other files (as in `left_out`)."""
+    # A package consists of the model, the files of its weights, the signature, the golden examples, and the files that
+    # `_is_for_people` accepts.
     with atomic_files.report_os_errors(f"the package {folder}"):
         paths = sorted(build_artifact.walk(folder, hidden=False))
     expected = {package.SIGNATURE, package.GOLDEN, *weights}

@@ -37,7 +37,7 @@ def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[
 
 
 def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, device: str) -> str | None:
-    """Return a requirement in a manifest's annotations that this ONNX Runtime or device does not meet; None if all are met.
+    """Return the first requirement in a manifest that this ONNX Runtime or device does not meet; None if all are met.
 
     Raises:
         Corrupt: An annotation has a wrong syntax; the message names the annotation.

@@ -1,10 +1,10 @@
 """Checks an ONNX model before it is loaded: its external data, its operators, and whether its signature fits.
 
-A model file can make a runtime do three dangerous things when the runtime loads the model. It can make the runtime read
-external data from any path. If this path has a certain form, the runtime reads memory of the process. And it can make the
-runtime call any library that is registered for an operator's domain. This module checks these three risks, and reads only the
-file's structure for this.
+Only the structure of the file is read.
 """
+
+# A model file can make a runtime do three dangerous things when it is loaded: read external data from any path, read memory of
+# the process (if this path has a certain form), and call any library that is registered for an operator's domain.
 
 from collections.abc import Collection
 from pathlib import Path

@@ -66,11 +66,10 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
 
 
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
-    """Check a comparison, a predicate type of this product.
+    """Check a comparison, a predicate type of this product. Further keys are not checked.
 
-    A comparison has these keys. `challenger` is the compared version. `champion` is the version that answered at that time;
-    null if there was none. `rows` are the rows that both versions scored. `rules` are the rules that led to the verdict, and
-    `verdict` is the result for the challenger. Further keys are not checked.
+    The key `challenger` is the compared version, `champion` the version that answered at that time (null if there was none),
+    `rows` the rows that both versions scored, `rules` the results of the rules, and `verdict` the result for the challenger.
     """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
         _fail(f"run is {predicate.get('run')!r:.100}, no text")

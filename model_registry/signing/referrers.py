@@ -1,9 +1,10 @@
 """Reads and stores referrers: artifacts whose manifests name another manifest as their *subject*, such as signatures.
 
 A registry with the referrers API lists the referrers of a subject. In other stores the list is an OCI index under the fallback
-tag `sha256-<hex>` of the subject's digest (distribution-spec 1.1, "Referrers Tag Schema"). Any list may contain wrong entries:
-an entry is a referrer only if its manifest names the subject.
+tag `sha256-<hex>` (distribution-spec 1.1, "Referrers Tag Schema").
 """
+
+# Any list may contain wrong entries: an entry is a referrer only if its manifest names the subject.
 
 import io
 import itertools

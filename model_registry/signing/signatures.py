@@ -55,7 +55,7 @@ class StoredBundle:
 def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Sequence[str] = ()) -> str | None:
     """Sign a manifest under these names, store the signature, and return the digest of the new referrer.
 
-    Returns None, and stores nothing, if one stored signature by this key is already valid for all the names.
+    Returns None if a stored signature by this key is already valid for all the names.
 
     Raises:
         NotFound, Corrupt, Conflict, Unreachable: As the store raises them.

@@ -83,7 +83,9 @@ class _TokenResponse(msgspec.Struct):
 class Authenticator:
     """Provides the Authorization header of requests to one registry, and fetches and keeps tokens. Threads may share it.
 
-    `name` is the registry as references and Docker's configuration name it; `origin` is the URL of its API.
+    Args:
+        name: The registry, as references and Docker's configuration name it.
+        origin: The URL of the registry's API.
     """
 
     def __init__(

@@ -38,9 +38,9 @@ DEFAULTS = StoreOptions()
 class Store(Protocol):
     """A store holds one repository: content under digests, and tags that name manifests.
 
-    Every method raises Unreachable if the store does not answer, and Corrupt if stored bytes do not match their digest.
-    Content is verified before it is returned; `blob` verifies content while streaming it. The content under a digest never
-    changes, so that pushing the same content twice is no error. A tag can only name a manifest that is already stored.
+    Every method raises Unreachable if the store does not answer, and Corrupt if stored bytes do not match their digest. Content
+    is verified before it is returned, by `blob` while it streams. Pushing the same content twice is no error. A tag can only
+    name a manifest that is already stored.
     """
 
     @property
@@ -83,8 +83,8 @@ class Store(Protocol):
     def mount_blob(self, content: Descriptor) -> bool:
         """Store a blob by mounting it from another repository of the same registry, without reading its content.
 
-        Returns False, and stores nothing, if none of the repositories in `StoreOptions.mount_from` has the blob, or if the
-        store does not support mounting.
+        Returns False if none of the repositories in `StoreOptions.mount_from` has the blob, or if the store does not support
+        mounting.
         """
 
     def push_manifest(self, data: bytes) -> Descriptor:
@@ -98,8 +98,8 @@ class Store(Protocol):
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
         """Store a manifest with a subject as `push_manifest` does.
 
-        Returns its descriptor, and whether the store confirms that its referrers API lists the manifest as a referrer of the
-        subject. If not, the caller must add the manifest to the list under the fallback tag.
+        Returns its descriptor, and whether the referrers API lists the manifest. If not, the caller must add it to the list
+        under the fallback tag.
         """
 
     def visibility_attempts(self) -> Iterator[None]:
@@ -139,5 +139,5 @@ class Store(Protocol):
     def referrers(self, digest: str) -> list[Descriptor] | None:
         """Return the descriptors that the store's referrers API lists for the subject with this digest; None without that API.
 
-        The list is not verified. Only `model_registry.signing.referrers` calls this method.
+        The list is not verified.
         """

@@ -98,12 +98,13 @@ def _read(path: Path) -> _DockerConfig:
 
 
 def _host(name: str) -> str:
-    """Return the registry (`host` or `host:port`) that the name of an `auths` entry states; old clients wrote a URL."""
+    """Return the registry (`host` or `host:port`) in the name of an `auths` entry, which may be a URL."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
-    """Return the credentials in an `auths` entry; None if the entry is empty, which means that a helper has the credentials."""
+    """Return the credentials in an `auths` entry; None if the entry is empty."""
+    # An empty entry means that a credential helper has the credentials.
     username = entry.username or ""
     password = entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines

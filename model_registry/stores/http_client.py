@@ -101,15 +101,14 @@ def content_encoding(response: httpx.Response) -> str:
 
 
 def decoded_body(response: httpx.Response) -> Iterator[bytes]:
-    """Yield the body of a response after decoding its content encoding. Decoded pieces have at most PIECE bytes.
-
-    A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip, because
-    some mirrors decode the content but keep the header.
+    """Yield the decoded body of a response, in pieces of at most PIECE bytes.
 
     Raises:
         Corrupt: The encoding is neither gzip nor deflate, or the body cannot be decoded.
         httpx.TransportError: The connection failed.
     """
+    # A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip, because some
+    # mirrors decode the content but keep the header.
     stated = content_encoding(response)
     chunks = response.iter_raw()
     if not stated:

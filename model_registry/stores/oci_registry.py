@@ -73,10 +73,8 @@ class RemoteStore:
         self._readable = self._listed = self._written = False  # whether this account has read, listed, written
 
     def validator(self, tag: str) -> str:
-        """Return the tag's ETag, or its digest, from a HEAD request; see `Store`.
-
-        A tag that moved and moved back between two calls has the same validator again.
-        """
+        """Return the tag's ETag, or its digest, from a HEAD request; see `Store`."""
+        # A tag that moved and moved back between two calls has the same validator again.
         last_validator = self._validators.get(tag)
         condition = {"If-None-Match": last_validator} if last_validator else {}
         call = OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT | condition)

@@ -1,8 +1,7 @@
-"""Decides whether a failed request is retried, and after which delay. Has no I/O: the time is an argument.
+"""Decides whether a failed request is retried, and after which delay. Has no I/O: the time is an argument."""
 
-The delay is an exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), or the time in the
-Retry-After header if that is longer.
-"""
+# The delay is an exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), or the time in the
+# Retry-After header if that is longer.
 
 import contextlib
 import random

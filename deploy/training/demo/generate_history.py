@@ -52,14 +52,13 @@ def history(now_ms: int) -> History:
 
 
 def moved(labelled: list[tuple[Event, bool | None]], now_ms: int) -> History:
-    """Convert flights to records, shifted in time so that the last flight leaves `AGO_MS` before `now_ms`.
-
-    The timestamp of an event is its shifted scheduled departure.
+    """Convert flights to records. The last flight leaves `AGO_MS` before `now_ms`; the times of all others are shifted equally.
 
     Args:
         labelled: Events in order of departure. The second item is whether the flight arrived late, None if it never arrived.
         now_ms: The current time (Unix ms). Records of outcomes after this time are omitted.
     """
+    # The timestamp of an event is its shifted scheduled departure.
     shift = now_ms - AGO_MS - departure_ms(labelled[-1][0])
     events = []
     outcomes = []

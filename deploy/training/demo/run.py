@@ -68,8 +68,9 @@ def demo(keep: bool, view: DemoView) -> Summary:
 class DemoTraining(Demo):
     """Runs the steps of the training demo, once, in a sandbox.
 
-    `began` is the start of the demo (monotonic seconds). `flown` is a Future whose result is the generated history:
-    the records of all flights and of their outcomes.
+    Attributes:
+        began: The start of the demo (monotonic seconds).
+        flown: A Future with the generated records of all flights and of their outcomes.
     """
 
     def __init__(self, options: DemoOptions, view: DemoView, where: DemoSandbox, began: float, flown: Future[History]) -> None:

@@ -1,7 +1,6 @@
 """Features and label of a flight: the event of a source row, and whether the flight arrived late.
 
-An event contains only what is known at departure. The demo's stream and the training rows use the same `event()`, so that a
-field has the same meaning in both.
+An event contains only what is known at departure. The demo and the training use the same events.
 """
 
 import functools

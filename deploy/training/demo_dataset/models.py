@@ -42,8 +42,9 @@ Outcomes = npt.NDArray[np.bool_]
 class DemoRecipe:
     """A version of the demo's model: its fields, and the function that trains it.
 
-    `fit` takes a frame of the numeric fields and the categories, and whether each flight was late. `treatment` is the text of
-    the model card about unknown values.
+    Attributes:
+        fit: Trains the model from a frame of the numeric fields and the categories, and whether each flight was late.
+        treatment: The text of the model card about unknown values.
     """
 
     version: str

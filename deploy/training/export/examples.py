@@ -1,7 +1,6 @@
 """Golden examples: a few hold-out events, chosen by a rule, with the scores of the ONNX model.
 
-The event of an example has only the fields that the signature reads. The example is therefore the same for every input format,
-and no other content of the record is published with the model.
+The event of an example has only the fields that the signature reads, so no other content of a record is published.
 """
 
 from collections.abc import Iterator, Mapping

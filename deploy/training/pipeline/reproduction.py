@@ -1,8 +1,7 @@
 """Train a version again from its recorded inputs and compare the digests.
 
-The snapshot is the dataset that the registry stores for the version. Configuration, seed and signature come from the provenance
-of the version, which a trusted key must have signed. Nothing is pushed to the registry: the new version is built in a separate
-folder.
+The rows come from the dataset that the registry stores for the version; configuration, seed and signature come from the
+version's signed provenance. Nothing is pushed to the registry.
 """
 
 import shutil

@@ -1,6 +1,6 @@
 """One run: its settings, folder and journal, and the data that its steps share.
 
-After a kill, the next process computes the shared data again from the folder and gets the same rows, model and scores.
+After a kill, the next process computes the same rows, model and scores again from the folder.
 """
 
 import hashlib

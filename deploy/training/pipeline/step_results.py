@@ -117,8 +117,7 @@ class Pushed(msgspec.Struct, frozen=True):
 class ChampionState(msgspec.Struct, frozen=True):
     """The champion of a channel, and the revision of the channel that made it the champion.
 
-    The command `compare` also uses this class for other versions. `revision` is 0 for a version that was not read from a
-    channel.
+    The command `compare` also uses this class for other versions, with the revision 0.
     """
 
     version: str
@@ -129,8 +128,10 @@ class ChampionState(msgspec.Struct, frozen=True):
 class Evaluated(msgspec.Struct, frozen=True):
     """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
-    `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`. `unscored` maps each reason
-    why rows have no score to the number of these rows. `champion` is None if the channel has no version yet.
+    Attributes:
+        counts: `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`.
+        unscored: The number of rows without a score, by reason.
+        champion: The champion; None if the channel has no version yet.
     """
 
     champion: ChampionState | None

@@ -1,4 +1,4 @@
-"""Move a channel to the version of a run, once, if the champion is still the one that the version was compared with."""
+"""Move a channel to the version of a run, at most once, and only if the champion has not changed since the comparison."""
 
 import contextlib
 from dataclasses import dataclass

@@ -63,7 +63,7 @@ def model(signature: Signature, encoding: MatrixEncoding, start: float, trees: S
 
 
 class _Nodes:
-    """The nodes and constants of an ONNX graph; each node has one output, which is named by the number of the node."""
+    """The nodes and constants of an ONNX graph. The name of a node's output is the number of the node."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
@@ -159,7 +159,7 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
 
 
 def _flat(tree: Tree) -> list[tuple[Tree, int, int]]:
-    """Return the nodes of a tree depth first, each with the numbers of its left and right child (0 and 0 for a leaf)."""
+    """Return the nodes of a tree depth first, each with the numbers of its left and right child; (0, 0) for a leaf."""
     flat: list[tuple[Tree, int, int]] = []
     waiting: list[tuple[Tree, int, bool]] = [(tree, -1, False)]
     while waiting:

@@ -1,9 +1,11 @@
 """Synchronous successive halving: train all trials to the first rung, the best of them to the next rung, and so on. Pure.
 
-A trial is one choice of parameters; a rung is a budget of trees or epochs. The trials that continue from a rung are chosen when
-all trials of the rung have a score. The result therefore does not depend on the order in which trials end or on the number of
-workers. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
+A trial is one choice of parameters; a rung is a budget of trees or epochs. The result does not depend on the order in which
+trials end or on the number of workers.
 """
+
+# The trials that continue from a rung are chosen when all its trials have a score. Jamieson and Talwalkar (2016),
+# "Non-stochastic best arm identification".
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -34,8 +34,8 @@ class ConfusionMatrix(msgspec.Struct, frozen=True):
 class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version and its metrics on the compared rows.
 
-    `revision` is the revision of the channel that pointed to the version, 0 if the version was not read from a channel. It is
-    None for the new version of a training run.
+    `revision` is the revision of the channel that named the version; 0 if no channel named it, None for the new version of a
+    run.
     """
 
     version: str
@@ -99,7 +99,7 @@ class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
 class GateComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of a challenger with the champion, and the verdict.
 
-    `champion`, `difference` and `discordant` are None for a first model. `because` is the reason of the verdict in one
+    Without a champion, `champion`, `difference` and `discordant` are None. `because` is the reason of the verdict in one
     sentence.
     """
 

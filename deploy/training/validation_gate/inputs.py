@@ -15,8 +15,8 @@ from training.validation_gate.slices import Texts
 class Version:
     """A version and its answers for the hold-out rows.
 
-    `revision` is the revision of the channel that pointed to the version, 0 if the version was not read from a channel. It is
-    None for the new version of a training run.
+    `revision` is the revision of the channel that named the version; 0 if no channel named it, None for the new version of a
+    run.
     """
 
     version: str
@@ -65,7 +65,8 @@ class VerdictEvidence:
         return np.asarray(self.rows.outcomes == 1)
 
     def select(self, chosen: NDArray[np.bool_]) -> "VerdictEvidence":
-        """Return the evidence for only the rows where `chosen` (B,) is true; `mature_times` is unchanged."""
+        """Return the evidence for only the rows where `chosen` (B,) is true."""
+        # `mature_times` is unchanged.
         champion = self.champion and replace(self.champion, scored=self.champion.scored.select(chosen))
         challenger = replace(self.challenger, scored=self.challenger.scored.select(chosen))
         slices = {name: column[chosen] for name, column in self.slices.items()}

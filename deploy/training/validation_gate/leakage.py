@@ -1,7 +1,6 @@
 """The check for leakage: a champion that was trained on rows of its evaluation looks better than it is. Pure.
 
-The provenance of a version names the record ranges that the version's training run read, and a time. The run trained on the
-records up to this time, and used the later records as its hold-out.
+The provenance of a version names the record ranges that its training run read, and the time up to which it trained on them.
 """
 
 from collections.abc import Mapping

@@ -77,9 +77,9 @@ def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage:
 
 
 def of_first(interval: Interval | None) -> Iterator[Ruled]:
-    """Check that a first model is better than chance: the lower end of the interval of its AUC must be above chance.
+    """Check that a first model is better than chance, by the lower end of the interval of its AUC.
 
-    If the interval is unknown (None), the check fails.
+    The check fails if the interval is unknown (None).
     """
     if interval is None:
         yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)

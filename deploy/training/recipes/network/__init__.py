@@ -1,8 +1,7 @@
 """The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several processes.
 
-The recipe requires the extra `network`. On CPUs with the environment variables that `environment.py` pins, 1, 2, 4 and 8
-processes give the same bytes (see `train_loop.py`). GPUs give other bytes than CPUs; **training on GPUs, over nccl, is
-untried**.
+The recipe requires the extra `network`. On CPUs, 1, 2, 4 and 8 processes give the same bytes (see `train_loop.py`). GPUs give
+other bytes than CPUs; **training on GPUs, over nccl, is untried**.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,10 @@
 """The files in the folder of a training: the job and the rows, which the worker processes read, and the checkpoints.
 
-`<epoch>.npz` is the checkpoint after this number of epochs: the flat weights, both moments of the optimizer, and the digest of
-the job. Files are written atomically. All random numbers derive from (seed, epoch, step, shard), so no other state is stored.
+`<epoch>.npz` is the checkpoint after this number of epochs. Files are written atomically.
 """
+
+# A checkpoint has the flat weights, both moments of the optimizer, and the digest of the job. All random numbers derive from
+# (seed, epoch, step, shard), so no other state is stored.
 
 import hashlib
 import io
@@ -26,9 +28,11 @@ CHECKPOINT = ".npz"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A training job: all inputs that determine the weights, except the rows. `gpus` states whether GPUs are used.
+    """A training job: all inputs that determine the weights, except the rows.
 
-    `digest` covers these inputs and the rows.
+    Attributes:
+        digest: A digest of these inputs and the rows.
+        gpus: Whether GPUs are used.
     """
 
     digest: str

@@ -1,8 +1,9 @@
 """The network as ONNX, written node by node from its weights: equal weights give equal bytes.
 
-torch's exporter is not used because it writes paths of the environment into the file. The graph has the inputs of the
-signature, encodes them like `encoding.py`, and returns the output that the signature reads.
+The graph has the inputs and the output of the signature, and encodes the inputs like `encoding.py`.
 """
+
+# torch's exporter is not used because it writes paths of the environment into the file.
 
 from collections.abc import Sequence
 from typing import Any

@@ -71,10 +71,8 @@ def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device
 
 
 def adam(weights: Any, gradient: Any, mean: Any, square: Any, steps: int, parameters: Parameters) -> None:
-    """Apply one step of AdamW (Loshchilov and Hutter, 2019) in place, to the weights and the moments of their gradient.
-
-    torch's implementation gives the same result but takes a second of CPU to import a compiler that is not used here.
-    """
+    """Apply one step of AdamW (Loshchilov and Hutter, 2019) in place, to the weights and the moments of their gradient."""
+    # torch's implementation gives the same result but takes a second of CPU to import a compiler that is not used here.
     weights.mul_(1 - parameters.learning_rate * parameters.weight_decay)
     mean.lerp_(gradient, 1 - BETAS[0])
     square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
