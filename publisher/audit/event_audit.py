@@ -75,12 +75,11 @@ class AuditedAnswers:
 
 @dataclass
 class EventReport(Report):
-    """Counts of events and of their answers.
+    """Counts of events and of their answers."""
 
-    Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. Two kinds of
-    phantoms must be left out of this sum: answers to offsets at or after the end of an input partition, and answers to input
-    partitions that are not audited.
-    """
+    # Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. Two kinds of
+    # phantoms must be left out of this sum: answers to offsets at or after the end of an input partition, and answers to input
+    # partitions that are not audited.
 
     events: int = 0
     """Events in the inputs, or in the window of `--from` and `--to`."""
@@ -149,8 +148,8 @@ class _Ledger:
 class Audit:
     """Counts the events and answers that were read, and their faults.
 
-    The methods may be called in any order, with two exceptions: the batches of one output partition must be added in their
-    order, and `check_assigned_arms` must follow all calls of `add_cutover`.
+    Call `add_cutover` before `check_assigned_arms`, and add the batches of one output partition in their order. Otherwise the
+    methods may be called in any order.
     """
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:

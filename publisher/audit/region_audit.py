@@ -1,9 +1,11 @@
-"""The audit over regions: was every event answered in at least one region, and which events were answered twice?
+"""The audit over regions: was every event answered in at least one region, and which events were answered twice? Pure.
 
-Pure, no Kafka. An event is identified by the position where it was first written: its copy in another region is the same event.
-After a failover, an event may have answers in two regions (`rescored`). Both answers must have the same id. Two answers in one
-region are a fault. Memory: 24 bytes per copy, 16 bytes per answer, and a few bits per event.
+An event and its copies in other regions count as one event. After a failover, an event may have answers in two regions
+(`rescored`), with the same id. Two answers in one region are a fault.
 """
+
+# An event is identified by the position where it was first written. Memory: 24 bytes per copy, 16 bytes per answer, and a few
+# bits per event.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

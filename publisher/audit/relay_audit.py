@@ -1,9 +1,8 @@
-"""The audit of copies: does the destination have each selected source record once, in the same partition, in order? Pure.
+"""The audit of copies: does the destination have each selected source record once, in the same partition, in order? Pure."""
 
-Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
-are counted too. Two records with the same hash would count as a duplicate: 0.0003 such pairs are expected in 100 million
-records. Memory: 17 bytes per source record and 16 per copy, of one partition at a time.
-"""
+# Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
+# are counted too. Two records with the same hash would count as a duplicate: 0.0003 such pairs are expected in 100 million
+# records. Memory: 17 bytes per source record and 16 per copy, of one partition at a time.
 
 from collections.abc import Collection
 from dataclasses import dataclass

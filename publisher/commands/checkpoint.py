@@ -120,7 +120,9 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
 
 
 def forget(settings: RelaySettings, topic: str | None) -> list[PositionChange]:
-    """Delete the positions of `topic`, or all positions if it is None. The relay then starts as if it had never run.
+    """Delete the positions of one topic, or of all topics if `topic` is None.
+
+    The relay then starts as if it had never run.
 
     Raises:
         Fatal: with exit code 4 if the destination does not answer.

@@ -1,8 +1,9 @@
 """Read single copied records at given offsets, for `offset_translation`.
 
-A copied record is a record that a relay has written, with its source position in the header `x-origin`. The reader owns one
-consumer without a group, and commits nothing.
+A copied record is a record that a relay has written, with its source position in the header `x-origin`.
 """
+
+# The reader owns one consumer without a group, and commits nothing.
 
 import time
 from typing import cast
@@ -50,7 +51,7 @@ class CopyReader:
         """Return a function that reads one record of the partition `copy`; see `ReadCopy`.
 
         Args:
-            copy: the partition to read. All its records must be copies from `source`.
+            copy: the partition to read, which must contain only copies from `source`.
             source: the partition in which the records were first written.
             region: the region of `source`.
         """

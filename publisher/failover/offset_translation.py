@@ -1,8 +1,7 @@
 """Translate offsets between a source partition and its copy. Pure.
 
-A copied record has another offset than its source record, but the order is the same, and the header `x-origin` of each copied
-record contains the source offset. A bisection therefore translates an offset with about twenty reads of one record each. The
-relay stores nothing for this purpose while it copies.
+The copies have other offsets, but the same order, and their header `x-origin` contains the source offset. A bisection therefore
+translates an offset with about twenty reads of one record each.
 """
 
 from collections.abc import Callable

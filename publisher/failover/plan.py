@@ -118,9 +118,13 @@ def commit_plan(settings: RelaySettings, failover: FailoverPlan) -> None:
 class _SourceState(NamedTuple):
     """The current state of the source if the source answers, otherwise the stored snapshot.
 
-    `ends` are the end offsets of the source partitions, `groups` the committed positions by group, and `members` the client ids
-    of the groups' members. FailoverPlan explains the other fields.
+    Attributes:
+        ends: the end offsets of the source partitions.
+        groups: the committed positions by group.
+        members: the client ids of the groups' members.
     """
+
+    # FailoverPlan explains the other fields.
 
     answers: bool
     seen_ms: int

@@ -1,7 +1,7 @@
 """The rules for each property of librdkafka 2.16: whether the setting `extra` may contain it, and whether its value is secret.
 
-These rules apply to `kafka.extra`, to a relay's `source.extra` and `destination.extra`, and to `publisher audit -X`. The loader
-of settings, `scorer config` and the page `scorer/docs/client-properties.md` use them. All other properties are rejected.
+The rules apply to `kafka.extra`, to a relay's `source.extra` and `destination.extra`, and to `publisher audit -X`. All other
+properties are rejected.
 """
 
 import difflib

@@ -1,9 +1,10 @@
 """The meanings of Kafka's error codes: one table of codes per meaning, with a reason for each code.
 
-For example, `error in FENCED` returns whether a KafkaError means that the producer is fenced.
-
-No other module interprets an error code. Codes that begin with an underscore are librdkafka's, the others are the broker's.
+For example, `error in FENCED` tests whether a KafkaError means that the producer is fenced. No other module interprets an error
+code.
 """
+
+# Codes that begin with an underscore are librdkafka's, the others are the broker's.
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 class Codes(dict[int, str]):
     """The error codes that have one meaning, with a reason for each code.
 
-    `error in codes` returns whether the table contains the code of a KafkaError.
+    `error in codes` tests whether the code of a KafkaError is one of them.
     """
 
     def __init__(self, *reasons: tuple[int, str]) -> None:

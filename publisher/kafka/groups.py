@@ -1,9 +1,10 @@
 """The consumer groups of a cluster: read their committed positions and members, and move the positions of a group. Thin I/O.
 
-The administrative client may end its process if a coordinator fails or returns during a query (librdkafka #4605, #5397).
-Long-lived processes therefore request positions with a consumer that does not join the group (`GroupReader`), and members and
-rights with `IsolatedGroups`. Short commands may use an administrative client instead.
+Long-lived processes must use `GroupReader` for positions and `IsolatedGroups` for members and rights. Short commands may use an
+administrative client instead.
 """
+
+# The administrative client may end its process if a coordinator fails or returns during a query (librdkafka #4605, #5397).
 
 import logging
 from collections.abc import Collection, Iterable

@@ -48,7 +48,7 @@ Unread = Callable[[Partition, Range], None]
 
 
 class PartitionBatch(NamedTuple):
-    """Records of one partition in ascending order: `messages` and their `offsets`, between which offsets may be missing."""
+    """Records of one partition in ascending order, with their offsets, which may have gaps."""
 
     partition: Partition
     offsets: list[int]

@@ -1,7 +1,6 @@
 """The roles of Kafka users, the commands that each role runs, and the hints that name the role of a rejected command.
 
-deploy/rights.md shows the table, and has the rights of each role. This module depends on no other module of the product. It
-does not know the rights: `acls.py` has them.
+The rights of each role are in `acls.py` and deploy/rights.md. This module depends on no other module of the product.
 """
 
 import sys

@@ -1,9 +1,10 @@
 """Read partitions through a child process, the sandbox, because the content of a partition may crash its reader.
 
-A compressed batch may expand to any size. If the last reader of a partition died, or if the reader cannot decompress a batch,
-the partition is read through the sandbox (`sandbox_program.py`), and an unreadable batch is skipped. After ENOUGH_BYTES of
-records, or at the end of the partition, the reader itself reads the partition again.
+A partition is read through the sandbox (`sandbox_program.py`) if its last reader died or the reader cannot decompress a batch.
+An unreadable batch is skipped. Then the reader itself reads the partition again.
 """
+
+# A compressed batch may expand to any size. The reader continues after ENOUGH_BYTES of records, or at the end of the partition.
 
 import contextlib
 import logging
@@ -96,8 +97,8 @@ class SandboxResult:
 class Child(Protocol):
     """The contract of a sandbox process: it reads partitions, one request at a time.
 
-    `ask` sends a request. `answer` waits up to `seconds` for the answer to this request. It returns None if no answer has
-    arrived, and raises EOFError after the process has died. `close` ends the process.
+    `ask` sends a request. `answer` waits up to `seconds` for the answer; it returns None if there is none yet, and raises
+    EOFError after the process has died. `close` ends the process.
     """
 
     def ask(self, question: Read) -> None: ...
@@ -110,7 +111,9 @@ class Child(Protocol):
 class ReaderProcess:
     """A sandbox process, which runs `sandbox_program.py`; implements `Child`.
 
-    `limit` is the memory for one batch in bytes. With `careful` the process fetches each batch alone.
+    Args:
+        limit: the memory for one batch in bytes.
+        careful: whether the process fetches one batch per request.
     """
 
     def __init__(
@@ -213,7 +216,7 @@ class Sandboxed:
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> SandboxResult | None:
         """Return the next result of the sandbox; None if no result arrives within `seconds`.
 
-        The method sends a request only for a partition for which `readable(partition)` returns True.
+        Only partitions for which `readable(partition)` is true are read.
         """
         if self._requested is None and not self._ask(readable):
             return None

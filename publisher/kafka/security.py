@@ -178,7 +178,7 @@ def resolve(around: Any, base: Path) -> None:
 
 
 def error_line(fault: Mapping[str, Any], key: str) -> str | None:
-    """Return the line for one of pydantic's errors at `key`; None if the error is not a SecurityFault."""
+    """Return the line for one of pydantic's errors at `key`; None if it is not a SecurityFault."""
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 

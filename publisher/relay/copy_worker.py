@@ -1,8 +1,7 @@
 """Copy a set of partitions with one consumer in one thread, in one transaction after another.
 
-`transaction_writer.py` publishes the transactions; `dead_letter.py` decides about records that cannot be copied. A worker
-begins at the given positions and never restarts. Every error that does not concern a single record ends the worker, and
-`RelayRun.supervise` raises this error.
+A worker never restarts: every error that does not concern a single record ends it. `transaction_writer.py` publishes the
+transactions; `dead_letter.py` decides about records that cannot be copied.
 """
 
 import logging

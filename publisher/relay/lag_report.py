@@ -1,7 +1,6 @@
 """The position and lag of each partition, from the checkpoints at the destination and the end offsets of the source.
 
-If the relay's process answers, its own metrics are added. The relay need not run: fields from its process are None while the
-process does not answer, and fields from the source are None while the source does not answer.
+The relay need not run. Fields of its process, or of the source, are None while the process or the source does not answer.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """Repeat runs of the relay until it is stopped, or until an operator must decide.
 
 Every run has the same steps: fence every process that may still write, read the checkpoints to their end, compare them with
-both clusters, copy. The steps do not depend on what ended the last run, for example a killed process or an unavailable cluster.
-No position is carried from run to run.
+both clusters, copy. No position is carried from run to run.
 """
 
 import logging

@@ -72,7 +72,7 @@ class ProcessStatus:
 
 
 def fetch_process(listen: str, name: str) -> ProcessStatus | None:
-    """Return the state that the relay `name` serves at `listen`; None if no relay, or another relay, answers there."""
+    """Return the state of the relay `name` from the address `listen`; None if this relay does not answer there."""
     host, _, port = listen.rpartition(":")
     url = f"http://{LOCAL_ADDRESSES.get(host, host)}:{port}/metrics"
     try:

@@ -1,7 +1,7 @@
 """Decide at which source offset the copy of a partition starts, from its checkpoint and the state of both clusters. Pure.
 
-A relay never guesses. If the checkpoint contradicts the state of a cluster, the error names both, and the command that an
-operator can use to set the position.
+If the checkpoint contradicts the state of a cluster, the error names both, and the command with which an operator can set the
+position.
 """
 
 from collections.abc import Collection, Mapping
@@ -134,7 +134,7 @@ def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low:
 
 
 def missing_topic(topic: str, region: str) -> CopyRefused:
-    """Return the error for a topic that the relay copies, and that no longer exists in the region `region`."""
+    """Return the error for a topic of the relay that no longer exists in this region."""
     return CopyRefused(
         f"topic {topic} in {region} does not exist",
         "recreate the topic and set its position with publisher checkpoint set, or remove the topic from source.topics",
@@ -142,7 +142,7 @@ def missing_topic(topic: str, region: str) -> CopyRefused:
 
 
 def recreated(topic: str, region: str, old_id: str, new_id: str) -> CopyRefused:
-    """Return the error for a topic in the region `region` that was deleted and recreated under the same name."""
+    """Return the error for a topic that was deleted and recreated under the same name in this region."""
     return CopyRefused(
         f"topic {topic} in {region} was recreated: its id was {old_id}, now it is {new_id}",
         f"to continue deliberately: publisher checkpoint set CONFIG --topic {topic} --to earliest|latest",

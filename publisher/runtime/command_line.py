@@ -153,11 +153,12 @@ def _unix_ms(option: str, text: str | None) -> int | None:
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands of a program by name.
+    """The commands of a program by name. Each command is imported on first use.
 
-    Each command is imported on first use, so that for example `scorer status` does not load the modules of `scorer bench`.
     `targets` names the function, or the Typer application, of each command as `module:name`.
     """
+
+    # For example, `scorer status` does not load the modules of `scorer bench`.
 
     def __init__(self, targets: Mapping[str, str]) -> None:
         self._targets = targets

@@ -1,9 +1,10 @@
 """The dependencies of a process: the error for an unavailable dependency, the current outages, and the wait for their end.
 
-A process that waits for a dependency stays alive, stops when asked to, and retries without a limit. If it ended instead, its
-supervisor would restart it with growing delays. The module uses no Kafka client: the caller passes a function that probes the
-brokers.
+A process that waits for a dependency stays alive, stops when asked to, and retries without a limit. The module uses no Kafka
+client: the caller passes a function that probes the brokers.
 """
+
+# If the process ended instead, its supervisor would restart it with growing delays.
 
 import logging
 import threading
@@ -99,10 +100,8 @@ class Outages:
 class DependencyWaiter:
     """Lets the main thread of one scorer wait for its dependencies, and probes the brokers during the wait.
 
-    The main thread passes the attribute `context` to functions that may have to wait for brokers, and such a function calls
-    `context.check` repeatedly. During the wait, a background thread probes the brokers, and records in `outages` whether a
-    broker answers. If a probe fails with an error that waiting does not cure, such as a rejected login, the next
-    `context.check` raises this error.
+    The main thread passes `context` to functions that may have to wait, and they call `context.check` repeatedly. It raises an
+    error that waiting does not cure, such as a rejected login.
 
     Args:
         probe_brokers: connects to a broker. Raises Fatal, with the exit code UNREACHABLE if no broker answers.
@@ -110,6 +109,8 @@ class DependencyWaiter:
         outages: the outages to update.
         stopping: set when the scorer is asked to stop.
     """
+
+    # During the wait, a background thread probes the brokers, and records in `outages` whether a broker answers.
 
     def __init__(
         self, probe_brokers: Callable[[], object], beat: Callable[[], object], outages: Outages, stopping: threading.Event

@@ -1,7 +1,7 @@
 """The HTTP endpoints /livez, /readyz and /metrics, read-only.
 
-/livez reports whether the threads of the process still make progress, /readyz whether the process does its work. The caller
-provides the functions for both checks. `bounded_http.py` limits the connections.
+/livez reports whether the threads of the process still make progress, /readyz whether the process does its work.
+`bounded_http.py` limits the connections.
 """
 
 import io

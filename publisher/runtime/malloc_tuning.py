@@ -1,9 +1,8 @@
-"""Memory settings of a process that runs for months: few malloc arenas, rare garbage collection, a trim every minute.
+"""Memory settings of a process that runs for months: few malloc arenas, rare garbage collection, a trim every minute."""
 
-Kafka clients start and end threads for each broker and producer. glibc creates up to eight arenas per core for these threads,
-and each arena keeps its peak size, so a process would grow with every outage. Failed calls leave reference cycles of exceptions
-and frames, which only garbage collection frees.
-"""
+# Kafka clients start and end threads for each broker and producer. glibc creates up to eight arenas per core for these threads,
+# and each arena keeps its peak size, so a process would grow with every outage. Failed calls leave reference cycles of
+# exceptions and frames, which only garbage collection frees.
 
 import contextlib
 import ctypes

@@ -66,11 +66,9 @@ class UncommittedPositions:
         self.published |= {(p.topic, p.partition): p for p in offsets}
 
     def due(self, now: float) -> bool:
-        """Return whether a checkpoint is due.
-
-        A checkpoint is due if no commit is pending, and CHECKPOINT_SECONDS have passed since the last commit was started and
-        since the oldest position in `published` was published.
-        """
+        """Return whether a checkpoint is due."""
+        # A checkpoint is due if no commit is pending, and CHECKPOINT_SECONDS have passed since the last commit was started and
+        # since the oldest position in `published` was published.
         return (
             bool(self.published)
             and not self.committing

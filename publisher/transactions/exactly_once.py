@@ -158,10 +158,10 @@ class TransactionSession:
             self.wait_for_publish()
 
     def write(self, write: Write) -> bool:
-        """Publish the records that the function `write` produces in one transaction.
+        """Publish the records that a function produces in one transaction.
 
-        This method calls `write(produce)`, where `produce` is the method of a producer. The function returns whether it has
-        produced a record. If it has, the transaction is committed. Otherwise it is aborted.
+        The function gets the method `produce` of a producer, and returns whether it has produced a record. Without a record,
+        the transaction is aborted.
 
         Returns:
             Whether the transaction was committed.
@@ -169,7 +169,7 @@ class TransactionSession:
         Raises:
             Aborted: as `publish` does. After this or any other error, only `recover` is allowed.
             NotAllowed: as `publish` does.
-            Exception: any error that the function `write` raises.
+            Exception: any error that the function raises.
         """
         self.wait_for_publish()
         producer = self._begin()
@@ -192,7 +192,7 @@ class TransactionSession:
         return True
 
     def wait_for_publish(self) -> None:
-        """Wait for the commit that the last `publish` or `write` has started in the commit thread. Raises as `publish` does."""
+        """Wait until the commit of the last `publish` or `write` has ended. Raises as `publish` does."""
         if self._pending_commit is None:
             return
         began = self._clock()
@@ -234,11 +234,11 @@ class TransactionSession:
         self.wait_for_publish()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
-        """Wait for the pending commit, so that the caller may release the partitions.
+        """Wait for the pending commit, so that the caller may release the partitions. Never raises.
 
-        If `lost` is True, the partitions already belong to another member of the group, and the session replaces its idle
-        producers by successors. Never raises.
+        `lost` states that the partitions already belong to another member of the group.
         """
+        # In this case the session replaces its idle producers by successors.
         self.wait_for_commit()
         if lost:
             self._pool.renew()

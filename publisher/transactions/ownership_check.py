@@ -1,10 +1,11 @@
 """Check that a session still owns its transactional ids, for sessions that send no consumer offsets.
 
-A session replaces a producer by a successor. The successor initialises the same id, and thereby fences every other producer of
-the id. This would succeed even if a newer process had taken over all ids of the session. Before a successor writes, a producer
-with another id of the session therefore commits a record. If a newer process has taken over that id, the broker fences this
-producer, and the session stops.
+Before a new producer writes, another producer of the session commits a record. If a newer process has taken over the ids, the
+broker rejects this commit, and the session stops.
 """
+
+# A session replaces a producer by a successor, which initialises the same id, and thereby fences every other producer of the
+# id. This would succeed even if a newer process had taken over all ids of the session.
 
 from collections.abc import Callable, Mapping
 

@@ -1,9 +1,11 @@
 """The transactional producers of a session: one for each id, used in turn, each initialised in a thread of its own.
 
-A session has several producers because a commit may take longer than `retry.backoff.ms`. librdkafka may then have sent EndTxn
-twice, and the late copy would end the next transaction of the same producer. Such a producer is replaced by a successor with
-the same id, and the other producers of the pool write while the successor initialises.
+After a slow commit, a producer is replaced by a successor with the same id, and the other producers write while the successor
+initialises.
 """
+
+# A commit may take longer than `retry.backoff.ms`. librdkafka may then have sent EndTxn twice, and the late copy would end the
+# next transaction of the same producer.
 
 import threading
 from collections import deque

@@ -1,6 +1,6 @@
 """The calls of a transactional producer to the broker: which failed call is repeated, and which exception is raised.
 
-A commit is repeated only while its outcome can still be learned. `state_machine.verdict` decides whether to repeat a call.
+A commit is repeated only while its outcome can still be learned.
 """
 
 import contextlib

@@ -46,9 +46,6 @@ UNAVAILABLE_HINT = "check the brokers, and that the partitions have leaders"
 class OpenTransactions:
     """Waits for the open transactions of all producers in the topics that a session writes to, and in its group's positions.
 
-    A wait that is longer than the transaction timeout and `sweep_seconds` together is logged as an error. By then the broker
-    has ended every transaction of this product, unless it has lost track of one (KAFKA-20734).
-
     Args:
         settings: the connection.
         client_id: the id of the clients that send the requests.
@@ -57,6 +54,9 @@ class OpenTransactions:
         read: the input topics in which the session commits positions for `group`.
         sweep_seconds: how late a broker ends a transaction that has timed out.
     """
+
+    # A wait that is longer than the transaction timeout and `sweep_seconds` together is logged as an error. By then the broker
+    # has ended every transaction of this product, unless it has lost track of one (KAFKA-20734).
 
     def __init__(
         self,
