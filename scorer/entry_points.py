@@ -1,9 +1,11 @@
 """The installed commands: each checks for a conflicting distribution, then runs its program.
 
-Kubeflow's client, the distribution `model-registry`, also installs an import package `model_registry`. If both distributions
-are installed in one environment, the one that is installed last overwrites files of the other one. Until the check is done,
-this module imports only the standard library, because any module of `model_registry` may be a file of the other distribution.
+Kubeflow's client, the distribution `model-registry`, also installs an import package `model_registry`. If both are installed,
+the later one overwrites files of the other.
 """
+
+# Until the check is done, this module imports only the standard library, because any module of `model_registry` may be a file
+# of the other distribution.
 
 import base64
 import hashlib
@@ -50,7 +52,7 @@ def model_registry() -> None:
 def check_packages() -> None:
     """End the process with code 2 if another distribution has overwritten or hides our package `model_registry`.
 
-    If instead our distribution has overwritten modules of the other one, our commands work, and only a warning is printed.
+    Only a warning is printed if our distribution has overwritten modules of the other one.
     """
     try:
         own = metadata.distribution(DISTRIBUTION)

@@ -37,7 +37,7 @@ class ServedVersion:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSquare:
-    """A partition on the page: its newest champion version, and the first offset (`offset`) that this version scored."""
+    """A partition on the page, with its newest champion version and the first offset that this version scored."""
 
     place: str
     version: str

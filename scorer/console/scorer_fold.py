@@ -46,10 +46,8 @@ class ScorerState:
         return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
-        """Return the state in the scorer's last record, or `silent` if no record has arrived for STALE_SECONDS.
-
-        A scorer whose last record reports that it has stopped is never silent.
-        """
+        """Return the state in the scorer's last record, or `silent` if no record has arrived for STALE_SECONDS."""
+        # A scorer whose last record reports that it has stopped is never silent.
         silent = self.status.state in (RUNNING, WAITING) and now - self.last_seen >= STALE_SECONDS
         return SILENT if silent else self.status.state
 
@@ -64,7 +62,7 @@ class ScorerFold:
     _move: tuple[str, int] = ("", 0)
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Add a record of the status topic that was read at `now` (Unix seconds); return whether it is a scorer's status."""
+        """Add a record of the status topic, read at `now` (Unix seconds). Return False if it is no scorer's status."""
         if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer

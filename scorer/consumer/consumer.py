@@ -429,8 +429,8 @@ class EventConsumer:
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the first position to read of each partition: the committed offset if it is valid, else a start offset.
 
-        A partition is omitted if it has neither a valid committed offset nor a leader. Raises MemberLost if another client must
-        join the group in place of this one.
+        A partition without a valid offset and without a leader is omitted. Raises MemberLost if another client must join the
+        group.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

@@ -1,9 +1,10 @@
 """Fence dead owners: end the open transaction of a killed scorer before the transaction timeout ends it.
 
-An owner is a scorer that is named in the metadata of a committed offset. A dead owner is an owner that is no longer a member of
-the group. A scorer that died may have joined the group again under the same name. In this case the new process has ended the
-old transaction itself, and only the old member id counts as dead.
+An owner is a scorer that is named in the metadata of a committed offset. A dead owner is no longer a member of the group.
 """
+
+# A scorer that died may have joined the group again under the same name. In this case the new process has ended the old
+# transaction itself, and only the old member id counts as dead.
 
 import contextlib
 import logging

@@ -1,9 +1,10 @@
 """The reading state of each assigned partition, as one table of states and transitions. No Kafka calls.
 
-`next_state` is the transition function. It is pure, and defined for every state and every event. If `pause_reasons` change, the
-consumer pauses or resumes the partition in its client. Offsets are not part of the state: assignment.py has the position of
-each partition for which `has_position` is true.
+`next_state` is the transition function. It is pure, and defined for every state and every event. Offsets are not part of the
+state: assignment.py has the positions.
 """
+
+# If `pause_reasons` change, the consumer pauses or resumes the partition in its client.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Event: the reason `hold` for a pause by the worker no longer applies. Other reasons may remain."""
+    """Event: the worker no longer pauses the partition for the reason `hold`. Other reasons may remain."""
 
     hold: Hold
 

@@ -75,7 +75,10 @@ class StartPosition(NamedTuple):
 
 
 class ScoredPartition(msgspec.Struct):
-    """The fields of a version change record that identify the scored partition; `topic_id` is "" in records without an id."""
+    """The fields of a version change record that identify the scored partition.
+
+    `topic_id` is "" in records without an id.
+    """
 
     topic: str
     partition: Int64
@@ -113,8 +116,7 @@ def leader_epoch_field(epoch: int | None) -> int:
 class StartPositions:
     """Determines the start positions of one scorer, and polls the ids of its input topics in a background thread.
 
-    All methods are called from the thread that owns the consumer. Each method may raise the error that ended the background
-    thread.
+    The thread that owns the consumer makes all calls. Each method may raise the error that ended the background thread.
     """
 
     def __init__(self, settings: Settings, context: Context, skipped: SkippedRecords | None = None) -> None:

@@ -1,10 +1,11 @@
 """Find, by bisection, the events that crash a process. Pure.
 
-The suspects are the events that were in flight when the worker process died. A sandbox process, which may die too, scores the
-suspects. After each death fewer events are scored at once, until the failing event is alone in its batch. A single death may
-have another cause. Therefore an event is marked as failing only after two successive processes have died with this event alone
-in flight.
+The suspects are the events that were in flight when the worker process died. They are scored in a sandbox process. After each
+death fewer events are scored at once, until the failing event is alone in its batch.
 """
+
+# A single death may have another cause. Therefore an event is marked as failing only after two successive processes have died
+# with this event alone in flight.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

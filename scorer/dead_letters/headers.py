@@ -53,7 +53,7 @@ def dead_headers(
 
 
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return only the headers of a dead letter that `dead_headers` has appended; an empty list if there are none."""
+    """Return the headers that `dead_headers` has appended to a dead letter, without those of the event."""
     names = [name for name, _ in headers]
     return (
         list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []

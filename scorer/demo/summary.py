@@ -92,7 +92,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSummary(TopicSummary):
-    """The summary of the demo's scores, with the counts that exist only in the region that scores."""
+    """The summary of the score topic that the demo's scorers write, with its version changes and dead letters."""
 
     version_regressions: int
     dead_lettered: int

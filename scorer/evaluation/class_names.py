@@ -49,7 +49,7 @@ class Classes:
     named: bool = True
 
     def number_of(self, value: str | float) -> float | Unusable:
-        """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS if it names no class."""
+        """Return the number of the class that a label names; Unusable.UNKNOWN_CLASS if there is no such class."""
         if isinstance(value, str):
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS

@@ -70,7 +70,7 @@ class BothAnswers:
 
 
 def classes_of(signature: Signature) -> Sequence[str]:
-    """Return the names of the classes among which a version decides, in the order of its scores; empty if there are none."""
+    """Return the names of the classes that a version decides between, in the order of its scores; empty if there are none."""
     rule = signature.decision
     if isinstance(rule, Decision):
         return (rule.below, rule.at_or_above)

@@ -113,9 +113,9 @@ class FetchedEvents(Protocol):
         """The partitions of the fetched events."""
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
-        """Return the events as a batch, without the events of the partitions in `without`; None if no event remains.
+        """Return the events as a batch, without the partitions in `without`; None if no event remains.
 
-        `end` is the reason why the fetch of the batch has stopped; it is stored in the batch.
+        `end` is the reason why the fetch has stopped; it is stored in the batch.
         """
 
     def columns(self) -> FetchedRecords:

@@ -59,7 +59,7 @@ class ChannelFollower:
         self._validator = None
 
     def known_good(self) -> Resolution | None:
-        """Return the versions that this scorer served last, also before a restart; None if there is no record of them."""
+        """Return the versions that this scorer served last, even before a restart; None if they are unknown."""
         return self._cache.load_resolution(self._key)
 
     def save_served(self, serving: Resolution, label: str) -> None:

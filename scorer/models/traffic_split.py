@@ -1,7 +1,6 @@
 """The traffic split: the keys that a canary answers, and the keys that a shadow samples. Pure, so that all scorers agree.
 
-Whether the candidate answers a key depends only on the key, the candidate's digest and the candidate's share. If the share
-grows, the candidate keeps its keys and gets additional ones. A candidate with another digest gets different keys.
+If the candidate's share grows, it keeps its keys and gets additional ones. A candidate with another digest gets different keys.
 """
 
 from dataclasses import dataclass

@@ -272,9 +272,9 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """Return the headers of each message (in the form that `headers_of` returns), and the indices of unreadable messages.
+        """Return the headers of each message, None if they are unreadable, and the indices of unreadable messages.
 
-        A message is unreadable if a header name is not UTF-8. In the list, its headers are None.
+        A message is unreadable if a header name is not UTF-8.
         """
         headers: list[Headers] = []
         unread: list[int] = []

@@ -1,7 +1,6 @@
 """Scanning of the source positions (topic, partition, offset) of many JSON score records in one call.
 
-A record is uncertain if the scanner cannot be sure that it has read the position correctly. source_positions.c documents which
-records are uncertain.
+A position that the scanner may not have read correctly is marked as uncertain; source_positions.c documents when.
 """
 
 import numpy as np

@@ -1,7 +1,6 @@
 """Read notices of channel moves, and status records with the key of this scorer, from the status topic.
 
-A notice states that a channel of the registry was moved, that is, has a new revision. The scorer then polls the registry at
-once. After a lost notice, or if the topic is unreadable, the scorer finds the new revision with its next regular poll.
+After a notice the scorer polls the registry at once. Without notices, it finds a move with its next regular poll.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """Detect foreign members: members of a scorer's consumer group that are not scorers.
 
-The events of partitions that the group assigns to a foreign member are not scored. The decisions are functions of values and
-`now`. A background thread queries the coordinator.
+The events of partitions that the group assigns to a foreign member are not scored.
 """
 
 import logging

@@ -98,11 +98,8 @@ def notice_key(channel: str) -> str:
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """Parse a record of the status topic as a status record.
-
-    Return None if the record is a notice or a tombstone, if its value is unreadable, or if its key differs from the field
-    `scorer` of its value.
-    """
+    """Parse a record of the status topic as a status record; None if it is not one."""
+    # Notices, tombstones and unreadable values are no status records. The key must equal the field `scorer` of the value.
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)

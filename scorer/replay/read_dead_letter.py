@@ -89,7 +89,7 @@ def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> Replayable
 
 
 def check_target(letter: ReplayableDeadLetter, topics: Mapping[str, tuple[int, int]]) -> None:
-    """Check that the replayed event can be written to its input topic. Raises NotReplayable otherwise.
+    """Raise NotReplayable if the event cannot be written to its input topic.
 
     Args:
         letter: the dead letter.

@@ -1,9 +1,11 @@
 """Replay of dead letters: their events are written to their input topics again, each event at most once.
 
-One transaction contains events and, in the compacted topic `<dead letters>.replayed`, the positions of their dead letters. All
-replays of a scorer share one transactional id. A new replay first fences an earlier replay, and then reads the positions that
-were replayed. So no event is written twice, even if a replay is killed or two replays run at once.
+A replay may be killed, or run beside another one, without writing an event twice.
 """
+
+# One transaction contains events and, in the compacted topic `<dead letters>.replayed`, the positions of their dead letters.
+# All replays of a scorer share one transactional id. A new replay first fences an earlier replay, and then reads the positions
+# that were replayed.
 
 import contextlib
 import time

@@ -25,10 +25,11 @@ V = TypeVar("V")
 class NewestScorers(dict[str, V]):
     """One value per scorer, limited to the scorers with the newest records.
 
-    The limit is needed because every process with write access to the status topic can report scorers that do not exist. Beyond
-    SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed. A removed scorer that still runs
-    returns with its next heartbeat.
+    Beyond SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed.
     """
+
+    # Every process with write access to the status topic can report scorers that do not exist. A removed scorer that still runs
+    # returns with its next heartbeat.
 
     def __init__(self) -> None:
         super().__init__()

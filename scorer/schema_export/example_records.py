@@ -1,6 +1,6 @@
 """Creation of example records from example events, as producers write them.
 
-An example event contains the value of every field at the field's path, even if a record holds the field outside its value.
+An example event has every field at the field's path, even a field that a record has in its key or headers.
 """
 
 from collections.abc import Mapping

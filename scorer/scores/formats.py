@@ -1,8 +1,9 @@
 """Selection of the record encoder for `output.format`, and conversion of records to JSON. Only that format's code is imported.
 
-If a schema registry is configured, the schema is registered as `<topic>-value`, and each Avro or Protobuf record begins with
-Confluent's header, which has the schema's id. Without a registry, a record has no header.
+With a schema registry, each Avro or Protobuf record begins with Confluent's header, which has the schema's id.
 """
+
+# The schema is registered as `<topic>-value`.
 
 import functools
 from collections.abc import Callable, Sequence

@@ -1,9 +1,10 @@
 """Assign the GPUs of this machine to the workers of `scorer run`.
 
-CUDA_VISIBLE_DEVICES makes one GPU visible to each worker. Therefore the worker's libraries need no device number, and the
-worker uses no memory of other GPUs. A child process queries the driver, because a process that has initialised CUDA must not
-fork workers.
+CUDA_VISIBLE_DEVICES makes one GPU visible to each worker, so that the worker uses no memory of other GPUs.
 """
+
+# The worker's libraries then need no device number. A child process queries the driver, because a process that has initialised
+# CUDA must not fork workers.
 
 import logging
 import multiprocessing

@@ -141,7 +141,7 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 class _Heartbeats:
     """Tracks the status records with this worker's client id.
 
-    `at` is the time at which the last of these records arrived, in monotonic seconds; initially the time of creation.
+    `at` is the time of the last of these records, or of the creation, in monotonic seconds.
     """
 
     def __init__(self, now: float) -> None:

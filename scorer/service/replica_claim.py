@@ -1,8 +1,7 @@
-"""Detect another process that uses the same replica name, from the members of the consumer group alone.
+"""Detect another process that uses the same replica name, from the members of the consumer group alone."""
 
-Status records are not used, because every principal with the right Write on the status topic can forge them. To forge a group
-member with this worker's client id, a principal would need the right Read on the group, and would have to send heartbeats.
-"""
+# Status records are not used, because every principal with the right Write on the status topic can forge them. To forge a group
+# member with this worker's client id, a principal would need the right Read on the group, and would have to send heartbeats.
 
 import logging
 import threading
@@ -150,8 +149,9 @@ def expiry_seconds(settings: Settings) -> float:
 def guard_replica(settings: Settings, dead: Set[str]) -> ReplicaGuard:
     """Start the guard that checks whether another process uses the replica name of this worker.
 
-    `dead` are the ids of group members that are already known to be dead. A child process makes each query of the group.
+    `dead` are the ids of group members that are already known to be dead.
     """
+    # A child process makes each query of the group.
 
     def members() -> Set[str]:
         return groups.member_ids(IsolatedGroups(settings.kafka, settings.owner), settings.name, settings.owner)

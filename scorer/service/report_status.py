@@ -72,10 +72,8 @@ class StatusReporter:
         self._send(status)
 
     def close(self) -> None:
-        """Write the record that this worker has stopped.
-
-        Write no record if another process has taken over the replica name: that process writes records with the same key.
-        """
+        """Write the record that this worker has stopped, unless another process has taken over the replica name."""
+        # That process writes records with the same key.
         if not self._is_replaced():
             self._send(self._current(STOPPED))
             self._producer.flush(ABANDON_SECONDS)
@@ -116,7 +114,7 @@ class StartUpReporter:
             self._producer = None
 
     def close(self) -> None:
-        """End the thread. If a record reports that this worker waits, write that the worker has stopped."""
+        """End the thread, and write that the worker has stopped if its last record reports that it waits."""
         self._closing.set()
         self._thread.join(ABANDON_SECONDS)
         if self._producer is not None:

@@ -100,10 +100,11 @@ class _RunningWorker:
     guard: ReplicaGuard
 
     def tick(self) -> None:
-        """Pass the current member id to the guard, and write a status record if one is due.
+        """Pass the current member id to the replica guard, and write a status record if one is due.
 
         Only the scoring thread may call this method.
         """
+        # That thread may replace the consumer at any time.
         # That thread may replace the consumer at any time.
         self.guard.member = self.commits.consumer.memberid() or ""
         self.reporter.tick(time.monotonic())

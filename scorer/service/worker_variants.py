@@ -42,9 +42,9 @@ def niceness(settings: Settings) -> int:
 
 
 def candidate_selector(settings: Settings) -> Callable[[Sequence[Role]], Role | None]:
-    """Return the function that selects, from the roles of a channel, the version that scores in addition to the champion.
+    """Return the function that selects, from the roles of a channel, the version that scores beside the champion.
 
-    In a scorer, this version is the canary. In a shadow, it is the canary or the shadow version.
+    In a scorer this is the canary, in a shadow the canary or the shadow version.
     """
     return roles.find_candidate if isinstance(settings, ShadowWorkerSettings) else roles.find_canary
 

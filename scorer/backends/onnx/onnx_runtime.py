@@ -203,7 +203,7 @@ class OnnxModel:
 
     @property
     def bindable(self) -> bool:
-        """Whether buffers can be bound to the inputs and outputs of the model, so that the model can run in buckets."""
+        """Whether batches can be padded to fixed sizes (buckets): no input is a string, and all shapes are fixed."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
         return not strings and not self._signature.alone and has_fixed_shapes([*self._batched(), *self._read])
 

@@ -297,7 +297,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), fault)
 
     def _answers(self, at: int) -> bool:
-        """Return whether the server answers the control row now, so that it was not the cause of a failed request."""
+        """Return whether the server scores a test event now, so that it was not the cause of a failed request."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:

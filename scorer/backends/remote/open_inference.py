@@ -1,10 +1,10 @@
 """The backend for servers of the Open Inference Protocol (KServe v2) over gRPC: MLServer, Triton and others.
 
-Tensors are sent as raw bytes. These servers load and unload models, not versions. Therefore a version with files becomes a
-separate model on the server, named `<name>-<fingerprint>`. The files are in the package's folder `repository/`. The scorer
-copies this folder to the server's repository, as the folder of the model. A package with only `remote.json` uses a model that
-is already on the servers.
+A version with files in the package's folder `repository/` becomes a separate model on the server, named `<name>-<fingerprint>`.
+A package with only `remote.json` uses a model that is already on the servers. Tensors are sent as raw bytes.
 """
+
+# These servers load and unload models, not versions. The scorer copies the folder to the server's repository.
 
 import shutil
 from pathlib import Path

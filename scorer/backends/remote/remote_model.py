@@ -77,9 +77,8 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    If a package contains files for a server (in the folder FILES), this process writes them to the folder that the servers load
-    from. It then loads the version on the servers, and unloads it later. A package without such files names a version that is
-    already on the servers.
+    Files for a server in a package (in the folder FILES) are written to the folder that the servers load from. The version is
+    then loaded on the servers, and unloaded later. Without such files, the version is already on the servers.
     """
 
     NAME: ClassVar[str]
@@ -221,7 +220,7 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
     """Check that the tensors that a server declares match the signature. A server that declares no tensors is accepted.
 
-    If they do not match, raises ModelRefused with a message that names the tensor and describes the mismatch.
+    Raises ModelRefused with a message that names the tensor and describes the mismatch.
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):

@@ -1,8 +1,9 @@
 """Select the attestations of one version to show: one for each type of document. Pure.
 
-A document signed by a trusted key takes precedence over a claim, a document that no trusted key signed. Every user with write
-access to the registry can add claims. Among equally trusted documents the last listed one is shown.
+A document signed by a trusted key takes precedence over a claim, a document that no trusted key signed.
 """
+
+# Every user with write access to the registry can add claims. Among equally trusted documents the last listed one is shown.
 
 import re
 from collections.abc import Iterable

@@ -1,8 +1,10 @@
 """The feed of the training page: one thread that reads the attestations of the newest versions.
 
-Attestations are never removed from a version. The feed therefore reads a version again only if its list of referrers (artifacts
-that refer to it) has changed, or if a trusted key has expired. After an error the feed keeps the earlier results, and retries.
+After an error the feed keeps the earlier results, and retries.
 """
+
+# Attestations are never removed from a version. A version is therefore read again only if its list of referrers has changed, or
+# if a trusted key has expired.
 
 import contextlib
 import threading

@@ -193,7 +193,7 @@ class TrainingRun:
 def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *, trusting: bool = True) -> list[TrainingRun]:
     """Return the training runs that produced these versions, in the order of the versions.
 
-    Versions that no training run has produced are omitted. `trusting` is explained in `AttestationLibrary`.
+    Other versions are omitted. `trusting` states whether the policy lists trusted keys.
     """
     all_channels = list(channels)
     return [replace(_run(each, all_channels), trusting=trusting) for each in versions if _trained(each)]

@@ -216,7 +216,8 @@ class EmbeddedBroker:
             self._reaper.watch(self._process.pid)
 
     def _answers(self) -> bool:
-        """Wait until this broker, identified by its cluster id, responds; return False if its process ends first."""
+        """Wait until this broker responds; return False if its process ends first."""
+        # The broker is identified by its cluster id.
         # connection errors are expected during the start
         quiet: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
         admin = AdminClient(quiet)

@@ -155,10 +155,8 @@ class CanaryAnalyzer:
         yield 0
 
     def follow(self, seconds: float) -> AnalyzerLag:
-        """Read new records for `seconds`, and return the lag after that.
-
-        Partitions that were added to the topics are read from their start.
-        """
+        """Read new records for `seconds`, and return how far the analysis is behind then."""
+        # Partitions that were added to the topics are read from their start.
         until = time.monotonic() + seconds
         self._add_partitions()
         while (now := time.monotonic()) < until:

@@ -79,7 +79,7 @@ class PendingRecords:
         return len(self.records)
 
     def add(self, offsets: Offsets, records: Tickets) -> None:
-        """Add records in any order of their offsets."""
+        """Add answers that wait for a partner, in any order."""
         self.offsets = np.concatenate([self.offsets, offsets])
         self.records = np.concatenate([self.records, records])
         if (self.offsets[1:] < self.offsets[:-1]).any():
@@ -106,7 +106,7 @@ class PendingRecords:
         return hits[first], records
 
     def drop(self, until: int) -> int:
-        """Remove the records up to an offset, inclusive, and return their number."""
+        """Remove the answers to events up to an offset, inclusive, and return their number."""
         count = int(np.searchsorted(self.offsets, until, side="right"))
         if count:
             self.offsets = self.offsets[count:]

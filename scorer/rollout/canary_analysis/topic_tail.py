@@ -1,8 +1,7 @@
-"""Read committed records as they are written, without a consumer group. Partitions can be paused one by one. Thin I/O.
+"""Read committed records as they are written, without a consumer group. Partitions can be paused one by one. Thin I/O."""
 
-`publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
-topics reads many records, and pauses the partitions that are ahead of the join.
-"""
+# `publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
+# topics reads many records, and pauses the partitions that are ahead of the join.
 
 import time
 from collections import deque
