@@ -259,7 +259,7 @@ class _Planner:
             self.plan.channels.append(copied)
 
     def _add_target(self, move: ChannelMove) -> None:
-        """Add the target of an earlier move if it is an index of roles that the source still has completely."""
+        """Add the target of an earlier move. Single versions and indexes with missing versions are skipped."""
         if not move.roles or any(role.digest not in self._subjects for role in move.roles):
             return
         try:

@@ -33,7 +33,7 @@ class MoveTarget:
 
 
 def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Descriptor:
-    """Return the descriptor of a version's manifest. Raises NotFound unless all content of the version is stored."""
+    """Return the descriptor of a version's manifest. Raises NotFound if content of the version is missing."""
     if version not in tags.versions(all_tags):
         available = ", ".join(tags.versions(all_tags)) or "none"
         raise NotFound(f"{store.repository} has no version {version!r}", f"the available versions are: {available}")

@@ -68,7 +68,7 @@ def remedy(output: ModelTensor) -> str:
 
 
 def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
-    """Return the first output if no output can be a score; None if at least one can."""
+    """If no output can be a score, return the first output, else None."""
     stated = list(outputs)
     return stated[0] if stated and not any(map(is_tensor, stated)) else None
 

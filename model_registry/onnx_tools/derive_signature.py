@@ -124,7 +124,7 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
 def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
     """Draft an input as a tensor of varying length, or as the mask of one.
 
-    Returns None unless the input has exactly two open dimensions, which are the batch and the length.
+    Returns None if the input does not have exactly two open dimensions: the batch and the length.
     """
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:

@@ -83,7 +83,7 @@ def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) 
 
 
 def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
-    """Draft an input as a field of bytes, such as a file; None unless the input is uint8 with one open dimension."""
+    """Draft a uint8 input with one open dimension as a field of bytes, such as a file; return None for other inputs."""
     # A model with such an input takes one event at a time.
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None
@@ -173,7 +173,7 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
 
 
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the only unused array that fits a tensor; None if there is not exactly one."""
+    """Return the path of the only unused array that fits a tensor; None if no array fits, or several."""
     # The array is ambiguous too if it fits a second tensor without a field of its own name.
     free = [path for path in drafting.values if path not in drafting.used_paths and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]

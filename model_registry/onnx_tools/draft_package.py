@@ -187,7 +187,7 @@ def _unanswered(events: Sequence[Event]) -> str:
 
 
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
-    """Return a line for each placeholder in the package, in the words of `push`."""
+    """Return a line for each placeholder in the package, in the same form as `push` prints it."""
     lines = texts.get(package.GOLDEN, "").splitlines()
     scores = sum(placeholders.is_placeholder(msgspec.json.decode(line)["score"]) for line in lines)
     return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]

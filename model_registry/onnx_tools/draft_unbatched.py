@@ -16,7 +16,7 @@ from model_registry.package.shapes import VARIES, is_open
 
 
 def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the outputs with an open first axis where a fixed first axis seems to be the batch."""
+    """Return the outputs. If their fixed first axis seems to be the batch, it is replaced by an open axis."""
     # It is the batch if the first axis of every input has the name of a batch. Such a model results if only the inputs were
     # declared as dynamic for the export: the exporter then writes the batch size of the example into the outputs. The batch
     # probe later checks whether the model really takes batches.

@@ -522,7 +522,7 @@ def _stated_size(answer: OciResponse) -> str:
 
 
 def _check_expected(tag: str, actual: str | None, expect: Mapping[str, str | None]) -> None:
-    """Raise Conflict unless a tag names the digest that `expect` states for it. `actual` is the digest that it names."""
+    """Raise Conflict if a tag does not name the expected digest. `actual` is the digest that the tag names."""
     if actual != expect[tag]:
         raise Conflict(f"the tag {tag!r} is at {actual}, not at {expect[tag]}", "read it again and repeat")
 

@@ -50,7 +50,7 @@ def compare(
 def _standing(run: Run, version: str) -> ChampionState:
     """Return the name, the digest and the channel revision of a version.
 
-    `version` is a version name, a channel or a digest. The channel revision is 0 unless `version` is a channel. Raises
+    `version` is a version name, a channel or a digest. The channel revision is 0 if `version` is not a channel. Raises
     RegistryError.
     """
     resolved = channel.resolve(run.store, version)

@@ -40,7 +40,7 @@ class Flights:
 
 
 def flights(rows: Sequence[Row], description: str) -> Flights:
-    """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some arrived on time."""
+    """Convert source rows to flights. Raises Fatal (exit code 2) if no flight arrived late, or none arrived on time."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
         raise Fatal(

@@ -21,7 +21,7 @@ Intervals = dict[str, Interval | None]
 def of_rows(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> Intervals:
     """Return the differences of all metrics by name, such as `auc`, `recall.late` and `brier`.
 
-    `brier` is omitted unless the scores of both models are probabilities.
+    `brier` is omitted if the scores of a model are not probabilities.
     """
     assert evidence.champion is not None
     challenger_figures, champion_figures = (

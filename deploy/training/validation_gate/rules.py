@@ -55,8 +55,8 @@ def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
 def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
     """Check that the rows suffice for a verdict, and that the champion was not trained on them.
 
-    `blocks` is the number of time blocks with rows that every version scores. `coverage` is the required share of mature events
-    that have a label.
+    `blocks` is the number of time blocks with rows that every version scores. `coverage` is the required share of labelled
+    events among the events that are old enough to have a label.
     """
     count = len(evidence.rows)
     mature = len(evidence.mature_times)

@@ -65,7 +65,7 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
 
 
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
-    """Raise Fatal (exit code 3) unless the signature can be evaluated on these rows.
+    """Raise Fatal (exit code 3) if the signature cannot be evaluated on these rows.
 
     The rows must have the keys and headers that the signature reads. A decision rule must choose between two classes by a
     threshold.
