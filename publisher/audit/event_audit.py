@@ -214,8 +214,8 @@ class Audit:
     def set_committed(self, partition: Partition, offset: int) -> None:
         """Set the offset that the consumer group has committed in an input partition.
 
-        It must be requested after the answers were read. Answers to this or a later offset count as uncommitted; without this
-        call, no answer does.
+        Request the offset after the answers were read. Answers at or after this offset count as uncommitted. Without this call,
+        no answer counts as uncommitted.
 
         Raises:
             KeyError: if the partition has no window.

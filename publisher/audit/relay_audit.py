@@ -19,7 +19,8 @@ Hashes = NDArray[np.int64]
 class CopyReport(Report):
     """Counts of source records and of their copies.
 
-    The examples of phantoms are positions at the destination. The examples of all other faults are positions at the source.
+    The examples of phantoms (copies without a source record) are positions at the destination. The examples of all other faults
+    are positions at the source.
     """
 
     source: int = 0

@@ -281,7 +281,7 @@ class CopyWorker:
     ) -> None:
         """Abort a rejected transaction, and read its records again in smaller transactions.
 
-        The only record of a transaction is dead-lettered instead, or its partition is stopped.
+        If the transaction has only one record, the record is dead-lettered, or its partition is stopped.
 
         Args:
             consumer: the consumer.

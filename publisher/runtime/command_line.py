@@ -120,7 +120,7 @@ def time_range(start: str | None, end: str | None, last: str | None = None) -> T
 
 
 def parse_share(text: str | float) -> float:
-    """Parse a share, written as 0.05 or 5%, for an option. Raises BadParameter unless it is from 0 to 1."""
+    """Parse a share, written as 0.05 or 5%, for an option. Raises BadParameter if it is not from 0 to 1."""
     percent = str(text)  # Typer passes the default as a number
     try:
         value = float(percent[:-1]) / 100 if percent.endswith("%") else float(percent)

@@ -38,7 +38,7 @@ SCALARS = str | int | float | bool | None
 class SettingsError(Exception):
     """The configuration is invalid.
 
-    The message has one line for each fault: the key, the remedy, and the value unless the value may be secret.
+    The message has one line for each fault: the key, the remedy, and the value. A value that may be secret is left out.
     """
 
     def __init__(self, message: str) -> None:

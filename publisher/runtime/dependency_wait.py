@@ -90,7 +90,7 @@ class Outages:
         return dependency in self.active
 
     def summary(self) -> str | None:
-        """Return one line about the outages whose end the scorer waits for; None if there is no such outage."""
+        """Return one line about the outages that block the scorer; None if there are none."""
         waited_for = [
             f"{dependency}: {error}" for dependency, error in list(self.active.items()) if dependency not in self._optional
         ]

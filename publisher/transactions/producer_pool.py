@@ -113,7 +113,7 @@ class ProducerPool:
         self._idle.append(self.create_successor(name))
 
     def renew(self) -> None:
-        """Replace the idle producers by successors."""
+        """Replace each idle producer by a new one with the same id."""
         # A producer that has lost a broker may hang in its next call.
         self._idle = deque(self.create_successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
