@@ -1,7 +1,6 @@
-"""The decision output of each version: if scores have several named outputs, the output that determines the decision.
+"""The decision output of each version: if scores have several named outputs, the output that determines the decision."""
 
-The registry feed looks up the decision output of the versions in `wanted`, and neither feed waits for the other.
-"""
+# The registry feed looks up the decision outputs of the versions in `wanted`. The Kafka feed does not wait for it.
 
 from collections import Counter, deque
 from dataclasses import dataclass, field

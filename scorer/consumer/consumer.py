@@ -280,7 +280,7 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Return a batch that the sandbox process has read, on every second call; None on the others."""
+        """Return a batch that the sandbox process has read; None if it has none. Every second call returns None."""
         # On the other calls the caller polls the group and fetches events of the other partitions.
         if self._table.sandbox_due:
             for partition in self._table.sandbox_due:

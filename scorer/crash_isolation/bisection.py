@@ -39,7 +39,10 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record that a process died while this batch was in flight. Return whether its only event is the cause."""
+        """Record that a process died while this batch was in flight.
+
+        Returns True if the only event of the batch is the cause; False for a batch of several events.
+        """
         # An event is the cause after two successive processes have died while it was the only event in flight.
         self.now = now
         self.limit = max(1, len(batch) // FEWER)

@@ -104,9 +104,10 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is the cause.
+        """Record that the sandbox died while it scored this batch.
 
-        If it is, the caller dead-letters the event. Otherwise the caller must fetch the batch again.
+        Returns True if the only event of the batch is the cause. The caller must then dead-letter the event. Otherwise the
+        caller must fetch the batch again.
         """
         if candidate := self._candidate:
             self._candidate = ""

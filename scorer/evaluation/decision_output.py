@@ -34,7 +34,7 @@ def decided_output(store: Store, digest: str) -> str | None:
 
 
 def select_output(score: Any, name: str | None) -> Any:
-    """Return the output `name` of a score, None if the score has no such output. A score without named outputs is unchanged."""
+    """Return the output `name` of a score; None if the score has no such output. A score without named outputs is unchanged."""
     return score.get(name) if isinstance(score, dict) else score
 
 
@@ -77,7 +77,7 @@ class DecidedOutputs:
         return select_output(score, name)
 
     def answers(self, answers: Sequence[AnswerT]) -> Sequence[AnswerT]:
-        """Return the answers with the outputs on which their versions base the decision as the scores.
+        """Return the answers, with each score reduced to the output on which the version bases its decision.
 
         Raises:
             RegistryError: If the registry is unavailable.

@@ -15,8 +15,8 @@ class Bin:
     """The scores from `low` to `high`.
 
     Attributes:
-        count: Their number.
-        score: Their mean.
+        count: The number of scores.
+        score: The mean score.
         true: The share of positive outcomes.
     """
 

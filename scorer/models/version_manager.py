@@ -1,7 +1,7 @@
 """The version manager polls the channel, loads the version that the channel names, and swaps the versions between batches.
 
-The aspired version is the version to serve next. An unavailable registry never stops scoring. If the aspired champion is
-refused, the newest good revision of the channel is served. If only the candidate is refused, the champion answers its share.
+An unavailable registry never stops scoring. If the channel's champion is refused, the newest good revision of the channel is
+served. If only the candidate is refused, the champion answers the candidate's share of the keys.
 """
 
 # A separate thread does all slow work. The scoring thread calls `serve_aspired`, which only exchanges references. These rules

@@ -1,7 +1,8 @@
 """The version policy decides the next action: load, serve or unload a version. Pure, idempotent.
 
 The aspired versions are the versions to serve next. The served versions stay until every aspired version is ready or refused.
-If the aspired champion is refused, they stay. If only the candidate is refused, the champion answers the candidate's share.
+If the aspired champion is refused, the served versions stay. If only the candidate is refused, the champion answers the
+candidate's share.
 """
 
 # The decision does not depend on a scorer's past: a running scorer, a starting scorer and a scorer that skipped polls reach the

@@ -176,9 +176,9 @@ class NativeFetcher:
             self._fetcher = None
 
     def _read_lanes(self, lane_count: int) -> None:
-        """Append the new partitions of the C fetcher to `_places`.
+        """Append the new partitions of the C fetcher to `_places`. Raises MemoryError if `lane_count` is negative.
 
-        `lane_count` is their number now, or negative if memory is exhausted.
+        `lane_count` is the number of all partitions of the C fetcher.
         """
         if lane_count < 0:
             raise MemoryError
@@ -272,7 +272,7 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """Return the headers of each message, None if they are unreadable, and the indices of unreadable messages.
+        """Return the headers of each message (None if unreadable), and the indices of the unreadable messages.
 
         A message is unreadable if a header name is not UTF-8.
         """

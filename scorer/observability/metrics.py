@@ -222,7 +222,7 @@ class Metrics:
         self.stage.add(stages)
 
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
-        """Count a batch's events that belong to the canary, and those that the champion answered, by reason (`fallbacks`)."""
+        """Count the canary's events in a batch. `fallbacks` are those that the champion answered instead, by reason."""
         self.canaried.labels("none").inc(events - sum(fallbacks.values()))
         for reason, count in fallbacks.items():
             self.canaried.labels(reason).inc(count)

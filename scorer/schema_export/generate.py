@@ -80,7 +80,10 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
 
 
 def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
-    """Return a text about the fields outside the event's value, as a dictionary with one `key`; empty without such fields."""
+    """Return a dictionary with one entry under `key`: a text about the fields outside the event's value.
+
+    The dictionary is empty if there are no such fields.
+    """
     descriptions = [
         f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.describe_source(field)}"
         for field in field_sources.fields_outside_value(signature)

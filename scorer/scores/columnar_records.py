@@ -131,7 +131,7 @@ def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequenc
 def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
     """Return the possible ends of a record, and for each row of the batch the index of its end.
 
-    `tails` has the end that all records of a version have in common, for each version.
+    `tails` has one text for each version: the end that all records of the version have in common.
     """
     indices = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):

@@ -98,7 +98,7 @@ class RecordEncoder:
         self.fallback: str | None = None
 
     def acting(self, *, role: str, arm: str, revision: int, fallback: str | None = None) -> Self:
-        """Return a copy of the encoder whose records have another role, arm and revision.
+        """Return a copy of the encoder whose records have this role and revision.
 
         Args:
             role: the role of the version that answers.

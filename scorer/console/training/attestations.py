@@ -103,7 +103,10 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Count an attestation, and select it unless the selected one of its type is better. Other types are ignored."""
+        """Count an attestation, and select it if it is verified, or if no verified one of its type is selected.
+
+        Attestations of other types than `documents.TYPES` are ignored.
+        """
         # A verified attestation is better than a claim. Of equally good ones, the last one is selected.
         if attestation.type not in documents.TYPES:
             return

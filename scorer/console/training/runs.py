@@ -87,7 +87,7 @@ class Metric:
 
     @property
     def change(self) -> float | None:
-        """The challenger's value minus the champion's; None unless both have a value."""
+        """The challenger's value minus the champion's; None if either value is missing."""
         if self.champion is None or self.challenger is None:
             return None
         return self.challenger - self.champion

@@ -103,7 +103,7 @@ class CanaryAnalyzer:
         sums: LabelledSums | None = None,
         outputs: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Open the consumer and assign the partitions of `stretch`.
+        """Open the consumer and assign the partitions to read.
 
         Args:
             settings: The settings with the topics and the broker.

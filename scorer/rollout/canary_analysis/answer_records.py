@@ -42,7 +42,7 @@ class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
 
 
 class PositionedRecord(msgspec.Struct, frozen=True, gc=False):
-    """The record of an answer, of which only the source position is decoded."""
+    """The record of an answer. Only its source position is decoded."""
 
     source: AnswerPosition
 

@@ -65,7 +65,7 @@ def variance(cells: Cells) -> float:
 
 
 def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
-    """Return the confidence interval of the mean difference; an infinite one if fewer than two cells have pairs."""
+    """Return the confidence interval of the mean difference; an infinite one if fewer than two groups of keys have pairs."""
     # With one cell, the spread of the differences is unknown.
     pairs = cells.pairs
     active = cells.active

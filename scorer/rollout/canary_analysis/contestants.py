@@ -64,7 +64,7 @@ def find_contestants(
 ) -> Contestants | None:
     """Return the champion and the candidate of an analysis; None if one of them cannot be determined.
 
-    If `champion` or `candidate` is None, it is read from the newest records in the offset ranges `stretch`.
+    A version that is not given is read from the newest records in the offset ranges `stretch`.
 
     Raises:
         Fatal: With code 2 if both are the same version.

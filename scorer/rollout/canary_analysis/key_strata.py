@@ -60,7 +60,7 @@ class Cells:
         return type(self)(*(current + new for current, new in zip(self._columns(), more, strict=True)))
 
     def merged(self, other: "Cells") -> Self:
-        """Return the cells with the pairs of `other` added."""
+        """Return these sums with the pairs of `other` added."""
         return type(self)(*(current + more for current, more in zip(self._columns(), other._columns(), strict=True)))
 
     @property

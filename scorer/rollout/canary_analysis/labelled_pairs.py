@@ -23,7 +23,9 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class LabelledSums:
-    """The differences of both versions' squared errors against labels, and the offsets that they are based on.
+    """The sums of the differences of both versions' squared errors, and the offsets that they are based on.
+
+    A pair consists of the answers of both versions to one event with a label.
 
     Attributes:
         cells: The candidate's squared errors minus the champion's, summed by group of keys.

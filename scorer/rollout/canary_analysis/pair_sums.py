@@ -54,7 +54,7 @@ class PairSums:
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
         outputs: The lookup of the named output that determines each version's decision.
-        slow: The partitions of which too many answers wait for a partner. The caller must pause them.
+        slow: The partitions with too many answers that wait for a partner. The caller must pause them.
         pairs: The number of pairs in the sums.
     """
 

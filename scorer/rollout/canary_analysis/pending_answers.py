@@ -92,7 +92,10 @@ class PendingAnswers:
         return self._next << ROW_BITS
 
     def _gathered(self, tickets: Tickets, read: Callable[[int, Tickets], list[Read]]) -> list[Read]:
-        """Call `read` for each block of answers with the tickets in it, and return the results in the order of `tickets`."""
+        """Call `read` for each block of answers with the numbers (tickets) of the answers to read in the block.
+
+        Returns the results in the order of `tickets`.
+        """
         numbers = tickets >> ROW_BITS
         blocks = np.unique(numbers).tolist()
         if len(blocks) == 1:
@@ -120,7 +123,7 @@ class PendingAnswers:
         return hashes
 
     def _remove_block(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
-        """Remove a block of answers, and return those with these tickets one by one."""
+        """Remove a block of answers, and return those with these numbers (tickets)."""
         values, keys, _ = self._blocks.pop(number)
         rows = tickets & ROWS
         answers = map(KeyedAnswer, (value or b"null" for value in take_rows(values, rows)), take_rows(keys, rows))

@@ -106,7 +106,7 @@ class TopicTail:
         self._consumer.close()
 
     def _raise_failure(self, failure: FetchFailure) -> None:
-        """Raise Fatal unless the fetch failure is temporary."""
+        """Raise Fatal if the fetch failure is not temporary."""
         partition, _, error = failure
         if kafka.is_group_auth_noise(error) or error.retriable() or error in PASSING:
             return

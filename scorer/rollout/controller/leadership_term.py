@@ -213,7 +213,7 @@ class LeaderTerm:
         self._write(self._entry(rollout, EntryKind.INTENDED, action, snapshot, move=action.move))
 
     def _execute_move(self, rollout: Rollout, intended: LogEntry) -> None:
-        """Make the intended move and log its outcome."""
+        """Move the channel as intended, and log the outcome."""
         try:
             move = apply_move(self._store, self._settings.model.tag, intended, self._key)
         except MoveOvertaken as error:
