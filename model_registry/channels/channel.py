@@ -143,7 +143,7 @@ def rollback(store: Store, channel: str, request: MoveRequest, *, to_revision: i
     Raises:
         NotFound: The history has no such revision, or content of its version is missing.
         Refused: There is no earlier state, or the request's expectation does not hold.
-        BadReference, Conflict: As for `promote`.
+        BadReference, Conflict: In the same cases as `promote`.
     """
 
     def choose(state: ChannelState) -> MoveTarget:

@@ -141,7 +141,7 @@ def plan_copy(source: Store, destination: Store) -> CopyPlan:
         Refused: The destination has other content under a version's tag, or another or a newer history of a channel.
         NotFound: The source is empty, or content that a manifest names is missing.
         Conflict: The source was changed meanwhile.
-        Corrupt, Unreachable: As the stores raise them.
+        Corrupt, Unreachable: Errors of the stores.
     """
     origin = _read_tags(source)
     if not origin.by_tag:
@@ -369,7 +369,7 @@ def copy(source: Store, destination: Store, plan: CopyPlan, report: Callable[[st
     Raises:
         Refused: The destination does not allow a tag to move, or accepts no referrers.
         Conflict: Another client changed the source or the destination meanwhile.
-        Corrupt, NotFound, Unreachable: As the stores raise them.
+        Corrupt, NotFound, Unreachable: Errors of the stores.
     """
     report(f"copying {len(plan.blobs)} files with {plan.size} bytes")
     mounted = _map(destination.mount_blob, plan.blobs.values())

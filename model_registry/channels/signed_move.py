@@ -39,7 +39,7 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
 
     Raises:
         Refused: No trusted key signed this entry; the message has the reason.
-        NotFound, Corrupt, Unreachable: As the store raises them.
+        NotFound, Corrupt, Unreachable: Errors of the store.
     """
     tag = tags.history_tag(channel, revision)
     entry = store.manifest(store.resolve(tag).digest)
@@ -107,7 +107,7 @@ class SignedMoveAdmission(MoveAdmission):
         Raises:
             Refused: No trusted key signed the move, or a state with a higher revision was accepted before.
             Conflict: The channel was moved meanwhile.
-            NotFound, Corrupt, Unreachable: As the store raises them.
+            NotFound, Corrupt, Unreachable: Errors of the store.
         """
         if digests.is_digest(channel):
             return None
@@ -116,7 +116,7 @@ class SignedMoveAdmission(MoveAdmission):
         return signed.key_id
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Check an earlier state of a channel, to which a scorer falls back. Raises as `check` does.
+        """Check an earlier state of a channel, to which a scorer falls back. Raises the same errors as `check`.
 
         The revision may be lower than the highest accepted revision.
         """

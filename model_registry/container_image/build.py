@@ -45,7 +45,7 @@ def open_base(store: Store, digest: str) -> BaseImage:
 
     Raises:
         Refused: The digest names no image, or an index without a suitable manifest.
-        NotFound, Corrupt, Unreachable: As the store raises them.
+        NotFound, Corrupt, Unreachable: Errors of the store.
     """
     parsed = manifest.parse(resolve_index.select_manifest(store, digest))
     if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):

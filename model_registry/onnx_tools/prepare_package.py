@@ -134,7 +134,7 @@ def _is_for_people(path: str) -> bool:
 
 
 def _read(folder: Path, signature: Signature) -> Package:
-    """Read the package in a folder. Raises Refused as `package.read` does, and if golden.jsonl has no examples."""
+    """Read the package in a folder. Raises Refused in the same cases as `package.read`, and if golden.jsonl has no examples."""
     contents = package.read(folder, signature)
     if not contents.golden and (folder / package.GOLDEN).exists():
         raise Refused(f"{folder / package.GOLDEN} has no example", f'write events with the score "{BLANK}", or remove the file')

@@ -114,7 +114,7 @@ class LoadedOnnxModel:
     def probe(self, events: Sequence[dict[str, Any]]) -> None:
         """Check that no event's score depends on the other events in its batch.
 
-        Raises Refused as `batch_probe.check_batch_independence` does.
+        Raises Refused in the same cases as `batch_probe.check_batch_independence`.
         """
         rows = decoded(self._signature, events) if events else None
         batch_probe.check_batch_independence(self._signature, rows, self._run, Refused)

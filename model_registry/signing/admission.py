@@ -63,7 +63,7 @@ class PolicyAdmission(Admission):
     def check_comparison(self, store: Store, digest: str, now: datetime) -> str | None:
         """Return the id of the trusted key that attested a passed comparison of this version with the champion.
 
-        Returns None if the policy requires no such comparison. Raises as `check` does.
+        Returns None if the policy requires no such comparison. Raises the same errors as `check`.
         """
         if not self._policy.compared:
             return None

@@ -65,7 +65,7 @@ def _tagged(store: Store, digest: str) -> list[Descriptor]:
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
     """Yield each referrer of one artifact type: its descriptor, and its manifest or the error of reading it.
 
-    At most MAX_READ manifests are read. Raises as `listed` does.
+    At most MAX_READ manifests are read. Raises the same errors as `listed`.
     """
     # An entry that states another type is not read. An entry without a type is read to learn the type. So is an entry with the
     # media type of an empty config, because some registries list the type of the config instead of the artifact type.
@@ -104,7 +104,7 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
     Raises:
         NotFound: There is no such manifest.
-        Refused, Conflict: As `refer` raises them.
+        Refused, Conflict: In the same cases as `refer`.
         Unreachable: The store does not answer.
     """
     layer = manifest.describe_content(artifact_type, content)

@@ -58,7 +58,7 @@ def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Seque
     Returns None if a stored signature by this key is already valid for all the names.
 
     Raises:
-        NotFound, Corrupt, Conflict, Unreachable: As the store raises them.
+        NotFound, Corrupt, Conflict, Unreachable: Errors of the store.
     """
     own_key = [TrustedKey("this", key.public())]
     for stored in collect(store, digest):

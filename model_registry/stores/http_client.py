@@ -370,7 +370,7 @@ class OciClient:
     def _ready(self, response: httpx.Response, call: OciRequest, sent: str | None) -> bool:
         """Get the credentials that a response asks for, and return whether the request must be sent again with them.
 
-        `sent` is the Authorization header of the request. Raises as `Authenticator.answer` does.
+        `sent` is the Authorization header of the request. Raises the same errors as `Authenticator.answer`.
         """
         # A 403 has a challenge if a token is missing or its scopes do not suffice.
         challenge_header = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""

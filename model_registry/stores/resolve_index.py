@@ -28,7 +28,7 @@ def describe_version(store: Store, digest: str, *, version: str = "", repository
     Raises:
         Corrupt: The manifest is not that of a model version.
         Refused: The index has no suitable manifest.
-        NotFound, Unreachable: As the store raises them.
+        NotFound, Unreachable: Errors of the store.
     """
     parsed = manifest.parse_version(select_manifest(store, digest))
     name = parsed.name or (repository or store.repository).rpartition("/")[2]

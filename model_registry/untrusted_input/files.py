@@ -18,7 +18,7 @@ def open_regular(path: Path) -> BinaryIO:
 
     Raises:
         NotRegular: The path names anything but a regular file.
-        OSError: As `open` does.
+        OSError: In the same cases as `open`.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
