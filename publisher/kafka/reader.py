@@ -71,7 +71,10 @@ class TopicReader:
     """
 
     def __init__(self, settings: kafka.KafkaSettings, client_id: str, answer_seconds: float = 10.0) -> None:
-        """Connect to the cluster. `answer_seconds` limits the wait for each answer. Raises Fatal as `connect` does."""
+        """Connect to the cluster. Raises Fatal in the same cases as `connect`.
+
+        `answer_seconds` limits the wait for each answer.
+        """
         self._answer_seconds = answer_seconds
         self._settings = settings
         self._client_id = client_id

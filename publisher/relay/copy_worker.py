@@ -85,7 +85,7 @@ class CopyWorker:
         self._thread = threading.Thread(target=self._run, name=settings.lane_id(state.number), daemon=True)
 
     def open(self, registered: Record) -> None:
-        """Take over the transactional ids of this worker. Raises as TransactionSession.open.
+        """Take over the transactional ids of this worker. Raises the same errors as `TransactionSession.open`.
 
         `registered` is the record that each producer commits to check that no other process has taken over the ids.
         """

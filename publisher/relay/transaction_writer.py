@@ -86,7 +86,7 @@ class TransactionWriter:
         self._session: TransactionSession | None = None
 
     def open(self, registered: Record) -> None:
-        """Take over the transactional ids of the writer. Raises as TransactionSession.open.
+        """Take over the transactional ids of the writer. Raises the same errors as `TransactionSession.open`.
 
         `registered` is the record that each producer commits to check that no other process has taken over the ids.
         """
@@ -150,7 +150,7 @@ class TransactionWriter:
         return amount
 
     def recover(self) -> None:
-        """Abort the open transaction after TransactionRejected. Raises as TransactionSession.recover."""
+        """Abort the open transaction after TransactionRejected. Raises the same errors as `TransactionSession.recover`."""
         self._open_session.recover()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:

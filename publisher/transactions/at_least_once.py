@@ -175,10 +175,10 @@ class CheckpointSession:
         self._positions.publish(offsets, self._clock())
 
     def wait_for_publish(self) -> None:
-        """Do nothing: the next `publish`, `tick` or `checkpoint` reports failed records."""
+        """Do nothing. The next `publish`, `tick` or `checkpoint` reports failed records."""
 
     def wait_for_commit(self) -> None:
-        """Do nothing: a pending checkpoint may still move the committed offsets, but never past an unpublished event."""
+        """Do nothing. A pending checkpoint may still move the committed offsets, but only past published events."""
 
     def tick(self) -> None:
         """Start a checkpoint if one is due. Raises Aborted if a record failed, or commits fail for too long."""

@@ -167,8 +167,8 @@ class TransactionSession:
             Whether the transaction was committed.
 
         Raises:
-            Aborted: as `publish` does. After this or any other error, only `recover` is allowed.
-            NotAllowed: as `publish` does.
+            Aborted: in the same cases as `publish`. After this or any other error, only `recover` is allowed.
+            NotAllowed: in the same cases as `publish`.
             Exception: any error that the function raises.
         """
         self.wait_for_publish()
@@ -192,7 +192,7 @@ class TransactionSession:
         return True
 
     def wait_for_publish(self) -> None:
-        """Wait until the commit of the last `publish` or `write` has ended. Raises as `publish` does."""
+        """Wait until the commit of the last `publish` or `write` has ended. Raises the same errors as `publish`."""
         if self._pending_commit is None:
             return
         began = self._clock()
@@ -229,7 +229,7 @@ class TransactionSession:
         """Wait for the pending commit. Nothing else is due, because every transaction already contains the consumer offsets.
 
         Raises:
-            Aborted: as `wait_for_publish` does.
+            Aborted: in the same cases as `wait_for_publish`.
         """
         self.wait_for_publish()
 
@@ -244,7 +244,7 @@ class TransactionSession:
             self._pool.renew()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Refresh the producers' metadata of these topics. Raises as `ProducerPool.refresh_metadata` does."""
+        """Refresh the producers' metadata of these topics. Raises the same errors as `ProducerPool.refresh_metadata`."""
         self._pool.refresh_metadata(topics)
 
     def recover(self) -> None:

@@ -75,7 +75,7 @@ class ProducerPool:
     def take(self) -> PooledProducer:
         """Remove and return the next initialised producer. If none is initialised, wait until the next one is.
 
-        Raises as `wait_until_initialised` does.
+        Raises the same errors as `wait_until_initialised`.
         """
         for _ in range(len(self._idle)):
             if self._idle[0].initialised.done():
@@ -104,7 +104,10 @@ class ProducerPool:
         return pooled.producer
 
     def wait_until_all_initialised(self) -> dict[str, Producer]:
-        """Return every idle producer by its id, once all are initialised. Raises as `wait_until_initialised` does."""
+        """Wait until all idle producers are initialised, and return them by id.
+
+        Raises the same errors as `wait_until_initialised`.
+        """
         return {pooled.name: self.wait_until_initialised(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
@@ -128,7 +131,7 @@ class ProducerPool:
         """Refresh each producer's metadata of these topics. A producer writes only to partitions that its metadata contains.
 
         Raises:
-            KafkaException: if a broker does not answer. Also raises as `wait_until_initialised` does.
+            KafkaException: if a broker does not answer. Also raises the errors of `wait_until_initialised`.
         """
         for producer in self.wait_until_all_initialised().values():
             for topic in topics:

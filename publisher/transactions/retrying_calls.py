@@ -75,7 +75,7 @@ class RetryingCalls:
                     raise error_for(step, error) from exception
 
     def commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> CommitTiming:
-        """Send the offsets, if there are any, flush the records, and commit. Raises as `run` does."""
+        """Send the offsets, if there are any, flush the records, and commit. Raises the same errors as `run`."""
         if offsets:
             self.run(
                 SessionStep.SEND_OFFSETS,
