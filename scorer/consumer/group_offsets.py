@@ -134,7 +134,10 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
 
 
 def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
-    """Repeat a request until the broker has answered it for every partition; return the answer. Raises as `committed` does."""
+    """Repeat a request until the broker has answered it for every partition; return the answer.
+
+    Raises the same errors as `committed`.
+    """
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False
     while True:

@@ -249,11 +249,11 @@ class OnnxModel:
         self._watch.seconds = run_seconds
 
     def signature(self) -> Signature:
-        """See `Model.signature`."""
+        """Return the signature of the model; see `Model.signature`."""
         return self._signature
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """See `Model.run`."""
+        """Run the model on a batch, and return the outputs; see `Model.run`."""
         try:
             if self._bound is not None:
                 return self._bound.run(self._assembler.batch_tensors(tensors), self._watch)

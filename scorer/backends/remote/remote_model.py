@@ -158,11 +158,11 @@ class RemoteModel:
         self.flight = flight
 
     def signature(self) -> Signature:
-        """See `Model.signature`."""
+        """Return the signature of the model; see `Model.signature`."""
         return self._signature
 
     def run(self, tensors: Tensors) -> Tensors:
-        """See `Model.run`."""
+        """Run the model on a batch, and return the outputs; see `Model.run`."""
         return self.flight.run(self._assembler.batch_tensors(tensors))
 
     def close(self) -> None:

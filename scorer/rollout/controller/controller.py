@@ -127,8 +127,8 @@ def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: fl
     The result is None if no rollout runs.
 
     Raises:
-        Fatal: As `LeaderTerm` does.
-        Aborted: As `LeaderTerm` does.
+        Fatal: In the same cases as `LeaderTerm`.
+        Aborted: In the same cases as `LeaderTerm`.
     """
     name = f"{settings.name}.rollout.step"
     deadline = time.monotonic() + seconds
