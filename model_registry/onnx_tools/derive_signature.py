@@ -56,9 +56,9 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
 
 
 def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
-    """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open one.
+    """Return the `shape` that the signature states for an output; None if the signature needs no `shape`.
 
-    The result is None if the signature needs no `shape`: the output has fewer than two such dimensions, or too many.
+    The shape has the size of each dimension after the batch, and -1 for a dimension without a fixed size.
     """
     # A shape beyond MAX_RANK or MAX_WIDTH is not stated either.
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])

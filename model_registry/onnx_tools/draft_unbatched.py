@@ -68,7 +68,7 @@ def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
 def reason_for_single_lengths(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], drafted: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return the reason why events must be fed one at a time because their lengths differ; empty if they need not.
+    """Return the reason why events of different lengths must be passed to the model one at a time; empty if there is none.
 
     `drafted` are the drafts of the inputs, which state the lengths that vary.
     """
@@ -104,9 +104,9 @@ def with_unit_batch(
 
 
 def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
-    """Return an input as if it had a batch axis, so that it can be drafted.
+    """Return an input with an additional batch axis, so that it can be drafted.
 
-    `alone` states whether the model takes one event at a time; otherwise the input is returned unchanged.
+    If `alone` is false, the model takes batches, and the input is returned unchanged.
     """
     # A first axis of size 1 with at most one other axis is replaced by the batch, so that an event has a number or a flat
     # array.

@@ -27,7 +27,7 @@ _SYNTAX = {
 def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the requirements of a model as annotations.
 
-    The oldest ONNX Runtime is omitted if it is not known for the model's opset and IR version.
+    The minimum version of ONNX Runtime is omitted if it is not known for the model's opset and IR version.
     """
     opset = model.opsets.get("", 0)
     enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
