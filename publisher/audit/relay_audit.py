@@ -67,7 +67,7 @@ class Copies(OriginColumn):
     """The copies in one destination partition, in order.
 
     Attributes:
-        own: (n,) booleans, whether the record was first written in the source partition, which still retains it.
+        own: (n,) booleans, whether the record was first written in the source partition and is still there.
         complete: False if retention has deleted copies at the destination.
     """
 

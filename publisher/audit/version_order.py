@@ -120,7 +120,10 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 
 
 def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
-    """Return the offsets from which a segment's revision is in force; an empty list if it scored no event."""
+    """Return the offsets from which a segment's revision is in force.
+
+    The list is empty if no swap record names the segment, and its version has scored no event in the segment.
+    """
     # They begin at the start of the segment if a swap record names it, otherwise after the first score in the segment.
     if segment.is_recorded:
         return [Reign(segment.revision, segment.start, segment.history)]

@@ -54,8 +54,8 @@ def in_source(read: ReadCopy, low: int, position: int) -> int | None:
         position: the offset of the copy.
 
     Returns:
-        The source offset of the first record at or after `position`, or of the last record before it, plus one. None if the
-        copy has no committed record.
+        The source offset of the first record at or after `position`. If there is no such record, the offset after the source
+        offset of the last record. None if the copy has no committed record.
     """
     following = read(position)
     if following is not None:

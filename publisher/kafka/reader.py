@@ -238,7 +238,7 @@ class TopicReader:
         Args:
             consumer: the consumer, with the partitions assigned.
             remaining: the stop offset of each partition. Completed partitions are removed.
-            most: the limit of records for the first call of `consume`; 1 for all calls.
+            most: how many records the first call of `consume` may return. If it is 1, this limit applies to all calls.
         """
         # Unless `most` is 1, each later call gets a limit at which it returns about CALL_BYTES.
         deadline = time.monotonic() + STALL_SECONDS

@@ -154,7 +154,7 @@ class Topics:
     def _describe(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Operations | None]]:
         """Return the existing topics among `names`, and the operations that the broker allows on each topic.
 
-        In place of the operations, a topic has HIDDEN if this client may not describe it, or None if the broker reports none.
+        The operations are HIDDEN if this client may not describe the topic, and None if the broker reports no operations.
         """
         requested = sorted(names)
         topic_names.check(requested)

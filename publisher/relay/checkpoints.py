@@ -173,8 +173,8 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
 class CheckpointLog:
     """The positions, registrations and source snapshots of all relays, as of the last `refresh`.
 
-    Methods raise Fatal as the methods of TopicReader do. They also raise Fatal (exit code 3) if a position or the registration
-    of `relay` is unreadable, unless `repairing` is true.
+    Methods raise Fatal in the same cases as those of TopicReader. They also raise Fatal (exit code 3) if a position or the
+    registration of `relay` is unreadable. If `repairing` is true, such records raise no error.
 
     Attributes:
         unreadable: for each key whose newest record is unreadable, the location of that record and the error. The key keeps its
@@ -253,7 +253,7 @@ class CheckpointLog:
     def is_earlier(self, key: CheckpointKey, other: CheckpointKey) -> bool:
         """Return whether `key` had a checkpoint before `other` had one.
 
-        If they are in different partitions of the checkpoint topic, their order is unknown, and the result is true.
+        The result is also true if the order is unknown, because the keys are in different partitions of the checkpoint topic.
         """
         partition, offset = self._first_written.get(key, (None, None))
         other_partition, other_offset = self._first_written.get(other, (None, None))

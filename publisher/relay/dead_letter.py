@@ -38,7 +38,7 @@ class TransactionRejected(Exception):
 
 
 class TransactionLimit:
-    """The largest number of records in the next transaction, which is reduced to find a rejected record.
+    """Limits the number of records in the next transaction. The limit is reduced to find a rejected record.
 
     Attributes:
         current: the largest number of records.

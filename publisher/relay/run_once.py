@@ -192,7 +192,7 @@ class RelayRun:
                 raise Fatal(f"topic {missing[0]} does not exist in {region}", hint, USAGE)
 
     def _verified_routes(self, partitions: Sequence[tuple[TopicPair, int]], registration: Registration | None) -> list[Route]:
-        """Check the start positions of these partitions, write the first checkpoints of new ones, and return all routes.
+        """Check the start positions of these partitions, write the first checkpoints of new partitions, and return all routes.
 
         Args:
             partitions: for each partition, its pair of topics and its number.

@@ -83,7 +83,10 @@ class Route:
         self.last_skipped: Message | None = None
 
     def advance_past_read(self) -> bool:
-        """Advance `next` past the records that were read. Return whether it differs from the last committed checkpoint."""
+        """Advance `next` past the records that were read.
+
+        Returns whether `next` differs from the position in the last committed checkpoint.
+        """
         for message in (self.last_copied, self.last_skipped):
             if message is not None:
                 offset = message.offset()

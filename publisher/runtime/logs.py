@@ -167,7 +167,7 @@ def configure(owner: Mapping[str, str], level: str = "info", log_format: str = "
 
 
 def writes_json(log_format: str) -> bool:
-    """Return whether a process with this `log.format` logs JSON lines; with `auto`, if stderr is no terminal."""
+    """Return whether a process with this `log.format` logs JSON lines. With `auto` it does if stderr is no terminal."""
     return log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
 
 

@@ -89,7 +89,7 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error that names the rejected records: those that are certainly rejected, or else all that may be."""
+        """Return the error for the records that are certainly rejected, or, if there are none, for all that may be rejected."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
