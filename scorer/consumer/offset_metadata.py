@@ -45,10 +45,11 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         return self.revision, self.digest
 
     def is_of_other_history(self, history: str) -> bool:
-        """Return whether the revision belongs to another history of the channel than `history`, and cannot be compared with it.
+        """Return whether the revision belongs to another history of the channel than the one with the id `history`.
 
-        False if one of the two ids is unknown.
+        The result is False if one of the two ids is unknown.
         """
+        # Revisions of different histories cannot be compared.
         return bool(self.history and history and self.history != history)
 
     def encode(self) -> str:

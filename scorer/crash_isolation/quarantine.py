@@ -77,7 +77,10 @@ class Quarantine:
         return self._sandbox is None
 
     def refusal_reason(self, candidate: str) -> str | None:
-        """Return why this candidate (a `Resolution.identity`) is refused after deaths; None if the candidate may be loaded."""
+        """Return why this candidate is refused after crashes; None if the candidate may be loaded.
+
+        `candidate` is the `Resolution.identity` of the version.
+        """
         deaths = self._journal.deaths(candidate)
         return f"{deaths} processes died while it scored events; promote it again to retry it" if deaths >= LETHAL else None
 

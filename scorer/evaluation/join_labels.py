@@ -129,7 +129,7 @@ def _add(
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
-    """Add the scores of a batch whose timestamps are in the time range `window` to `answers`."""
+    """Add the scores with timestamps in the time range `window` to `answers`."""
     inside = [(row, time, answer) for row, time, answer in scored if window.contains(time)]
     answers.add(
         batch.partition,

@@ -57,7 +57,7 @@ class BothAnswers:
     def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:
         """Assess both versions on the labelled events.
 
-        The classes are the configured ones, or else those of `signature`.
+        The classes are the configured ones, or by default the classes of `signature`.
 
         Raises:
             Fatal: If the labels cannot be read.

@@ -52,7 +52,7 @@ class Servable:
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
         """Return a copy that acts as a shadow for the events of a role, champion or canary.
 
-        `reason` states why it cannot score the events; None if it can.
+        `reason` states why the copy cannot score the events; None if it can.
         """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))

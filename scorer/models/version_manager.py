@@ -578,7 +578,8 @@ class VersionManager:
         return None if known_good and known_good.digest == aspired.digest else self._guard.refusal(aspired.identity)
 
     def _is_wanted(self, digest: str) -> bool:
-        """Return whether the version that is in its trial is still to be served; the channel is polled if a poll is due."""
+        """Return whether the version with this digest, which is being tried, must still be served."""
+        # The channel is polled first if a poll is due.
         # If the registry is unavailable, the version counts as aspired.
         if self._closing.is_set():
             return False

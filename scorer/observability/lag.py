@@ -1,6 +1,6 @@
 """Compute the lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
-The lag is 0 while no record of the partition waits. Otherwise it is the time since the partition was last up to date.
+The lag is 0 while all records of the partition are answered. Otherwise it is the time since the partition was last up to date.
 """
 
 # The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
@@ -16,7 +16,7 @@ from publisher.kafka.partitions import Partition
 
 
 class LagClock:
-    """Computes lags in seconds. For each assigned partition, it stores the last time at which no record waited."""
+    """Computes lags in seconds. For each assigned partition, it stores when all records were last answered."""
 
     def __init__(self) -> None:
         self._caught_up_ms: dict[Partition, int] = {}

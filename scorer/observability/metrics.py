@@ -222,7 +222,10 @@ class Metrics:
         self.stage.add(stages)
 
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
-        """Count the canary's events in a batch. `fallbacks` are those that the champion answered instead, by reason."""
+        """Count the canary's events in a batch.
+
+        `fallbacks` has the number of these events that the champion answered instead, by reason.
+        """
         self.canaried.labels("none").inc(events - sum(fallbacks.values()))
         for reason, count in fallbacks.items():
             self.canaried.labels(reason).inc(count)

@@ -145,7 +145,7 @@ def _end_pieces(
     carried: Sequence[Row | None] | None,
     count: int,
 ) -> list[RecordPiece]:
-    """Return the pieces of a record after the event's time: the end common to a version's records, and the carried fields.
+    """Return the parts of each record after the event's time: the end common to a version's records, and the carried fields.
 
     Args:
         encoder: encodes the carried fields.

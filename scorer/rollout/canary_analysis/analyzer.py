@@ -194,7 +194,7 @@ class CanaryAnalyzer:
             until: For each partition of labels, the end offset of reading; None for all labels.
 
         Raises:
-            Fatal: If the analyzer was created without `labels`, or as `LabelledPairs.differences` does.
+            Fatal: If the analyzer was created without `labels`, or in the same cases as `LabelledPairs.differences`.
         """
         if self._pairs.labelled is None:
             raise Fatal("no rule of this analysis uses labels", "add the rule brier", USAGE)

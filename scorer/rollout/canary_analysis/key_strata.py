@@ -35,7 +35,7 @@ def _zeros() -> Column:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cells:
-    """The sums over all pairs by group of keys (cell), (CELLS,) each.
+    """The sums over all pairs by group of keys (cell). Each attribute is an array of shape (CELLS,).
 
     Attributes:
         sums: The differences.

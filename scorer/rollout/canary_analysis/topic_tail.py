@@ -117,7 +117,7 @@ class TopicTail:
 
 
 class ReadLag:
-    """The lag of a reader in seconds: the age of the newest recorded log ends that it has reached in all partitions.
+    """The lag of a reader in seconds: the age of the newest recorded log ends that the reader has reached in all partitions.
 
     The caller records the log ends of all partitions from time to time.
     """
@@ -134,7 +134,7 @@ class ReadLag:
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
         """Return the age, in seconds, of the newest recorded log ends that the reader has reached in all partitions.
 
-        Before that, return the age of the first record.
+        If the reader has reached none of them, return the age of the oldest recorded log ends.
 
         Args:
             now: The time in seconds of the same clock as in `record_ends`.

@@ -178,7 +178,9 @@ def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]
 
 
 def comparable_reasons(recorded: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return why rules have no pairs in the repeated analysis, for the rules with such a reason in the log entry.
+    """Return the reasons why rules have no pairs in the repeated analysis.
+
+    Rules without such a reason in the log entry are left out.
 
     Args:
         recorded: The report in the log entry.
