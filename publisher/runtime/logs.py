@@ -144,7 +144,7 @@ def configure(owner: Mapping[str, str], level: str = "info", log_format: str = "
 
     Args:
         owner: the fields that identify the process in every JSON line: {"scorer": "<name>.<replica>"}.
-        level: the least severe level that is logged, in any case.
+        level: the least severe level that is logged, in upper or lower case.
         log_format: `json`, `text`, or `auto`: text if stderr is a terminal, JSON otherwise.
     """
     handler: logging.Handler

@@ -85,7 +85,7 @@ class ProducerPool:
         return self._idle.popleft()
 
     def put(self, pooled: PooledProducer) -> None:
-        """Return a producer to the pool, as the last one that `take` returns."""
+        """Return a producer to the pool. `take` returns it after all others."""
         self._idle.append(pooled)
 
     def wait_until_initialised(self, pooled: PooledProducer) -> Producer:
@@ -111,7 +111,7 @@ class ProducerPool:
         return {pooled.name: self.wait_until_initialised(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
-        """Replace the producer of this id by a successor, as the last one that `take` returns."""
+        """Replace the producer of this id by a new one. `take` returns the new producer after all others."""
         self._idle = deque(pooled for pooled in self._idle if pooled.name != name)
         self._idle.append(self.create_successor(name))
 
