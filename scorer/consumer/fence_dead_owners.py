@@ -83,7 +83,7 @@ def fence_dead_owners(
 
 
 def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
-    """Wait until the transactions of other owners are decided, and fence dead owners meanwhile.
+    """Wait until the transactions of other producers are decided, and end those of dead scorers meanwhile.
 
     Args:
         settings: the settings of the scorer.

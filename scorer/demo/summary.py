@@ -142,7 +142,7 @@ def summarise(
 
 
 def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
-    """Return throughput, latency and pauses, by the field names of `TopicSummary`."""
+    """Return throughput, latency and pauses. The keys are field names of `TopicSummary`."""
     seconds = max((marks.ended - marks.began) / 1_000, 1e-3)
     return {
         "throughput_eps": round(len(arrivals.latencies(since=marks.began)) / seconds, 1),

@@ -84,7 +84,7 @@ class PartitionRows(NamedTuple):
 
 
 def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
-    """Return all values, with those at the indices `rows`, (n,), converted to JSON by `as_json`.
+    """Return all values. The values at the indices `rows`, (n,), are converted to JSON by `as_json`.
 
     Raises:
         UnreadableAnswer: If a value cannot be converted.

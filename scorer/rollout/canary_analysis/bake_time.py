@@ -56,7 +56,8 @@ class BakeClock:
     def advance(self, now: float, conditions: BakeConditions, apart: float = BEHIND_SECONDS) -> "BakeClock":
         """Return the clock after an observation at `now` (Unix seconds).
 
-        The time since the previous observation counts if the conditions were met at both, and less than `apart` seconds passed.
+        The time since the previous observation counts if the conditions were met at both observations, and less than `apart`
+        seconds passed between them.
         """
         # A longer gap does not count, because the analysis was behind.
         if any(conditions.obstacles()):
