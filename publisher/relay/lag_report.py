@@ -1,6 +1,7 @@
 """The position and lag of each partition, from the checkpoints at the destination and the end offsets of the source.
 
-The relay need not run. Fields of its process, or of the source, are None while the process or the source does not answer.
+The relay need not run. If its process does not answer, the fields about the process are None. If the source does not answer,
+the fields about the source are None.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """The partitions that a copying thread reads in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
 
 The sandbox is a child process that reads a partition whose content may crash its reader. A partition is read in the sandbox
-when the process begins to copy it for the first time, because a crash could not be attributed to it. It is read there again if
-the client reports a batch that it cannot decompress.
+when the process begins to copy it for the first time, because otherwise a crash could not be attributed to the partition. It is
+read there again if the client reports a batch that it cannot decompress.
 """
 
 from collections.abc import Iterable

@@ -100,8 +100,8 @@ class Outages:
 class DependencyWaiter:
     """Lets the main thread of one scorer wait for its dependencies, and probes the brokers during the wait.
 
-    The main thread passes `context` to functions that may have to wait, and they call `context.check` repeatedly. It raises an
-    error that waiting does not cure, such as a rejected login.
+    The main thread passes `context` to functions that may have to wait, and they call `context.check` repeatedly. The check
+    raises an error that waiting does not cure, such as a rejected login.
 
     Args:
         probe_brokers: connects to a broker. Raises Fatal, with the exit code UNREACHABLE if no broker answers.

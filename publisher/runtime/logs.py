@@ -33,7 +33,7 @@ REPORT_HINT = "this is a defect of scorestream; report it with the traceback"
 
 @dataclass(slots=True)
 class _Repeats:
-    """Equal messages: when the last one arrived, when the last one passed, and how many were suppressed since then."""
+    """Equal messages: when the last one arrived, when the last one was logged, and how many were suppressed since then."""
 
     arrived_at: float
     passed_at: float
@@ -45,8 +45,8 @@ class _Repeats:
 class RepeatFilter(logging.Filter):
     """Suppresses repeated messages, so that an outage does not fill the log.
 
-    Of equal messages, the first BURST pass. After that, one passes after REPEAT_SECONDS, the next one after twice this time,
-    and so on, and states how many were suppressed before it. Critical messages always pass.
+    Of equal messages, the first BURST are logged. After that, one is logged after REPEAT_SECONDS, the next one after twice this
+    time, and so on. Each of them states how many were suppressed before it. Critical messages are always logged.
     """
 
     # The longest interval is LONGEST_REPEAT_SECONDS. A message that has not arrived for two intervals is treated as new. While

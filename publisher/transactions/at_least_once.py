@@ -41,7 +41,7 @@ OnDelivery = Callable[[KafkaError, Message], None]
 
 @dataclass(slots=True)
 class UncommittedPositions:
-    """The positions after published batches that are not committed yet. Pure: `now` is in monotonic seconds.
+    """The positions that follow published batches and are not committed yet. Pure: `now` is in monotonic seconds.
 
     A position is the next offset to read in an input partition.
 

@@ -121,7 +121,10 @@ class RecordSender:
         self._reports_until = float("-inf")
 
     def enable_delivery_reports(self) -> None:
-        """Request a delivery report for each record during the next REPORTS_SECONDS, after the broker has rejected a record."""
+        """Request delivery reports for all records of the next REPORTS_SECONDS.
+
+        Call this method after the broker has rejected a record.
+        """
         self._reports_until = self._clock() + REPORTS_SECONDS
 
     def send(self, producer: Producer, records: Iterable[Record]) -> None:
