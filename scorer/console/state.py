@@ -179,7 +179,7 @@ class Action:
 
 @dataclass
 class ConsoleState:
-    """The state of the console: the figures, each kind in an object that sums up records, and the errors of the sources.
+    """The state of the console: one object for each kind of figures, and the errors of the data sources.
 
     Attributes:
         source_errors: The current error of each unavailable source, by `kafka`, `registry` or `attestations`.

@@ -146,7 +146,9 @@ class TrialLoads:
             self._write(package.digest, self._try_version(package, is_wanted), current, identity)
 
     def _try_version(self, package: Package, is_wanted: Callable[[], bool]) -> str:
-        """Run a trial; return "" if the version is accepted, otherwise why it is refused. The caller stores the result.
+        """Run a trial. Return "" if the version is accepted, otherwise the reason why it is refused.
+
+        The caller stores the result.
 
         Raises:
             ModelRefused: The version is refused for a reason that must not be stored, because another trial may succeed.

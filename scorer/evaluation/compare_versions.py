@@ -43,7 +43,7 @@ class ComparisonRun:
 def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
     """Return the offset range of the events in the time range `window`, for each input partition.
 
-    `newest` limits the events to about this number of the newest, the same from each partition; None for all.
+    If `newest` is not None, only about this number of the newest events is included, the same number from each partition.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.

@@ -86,7 +86,7 @@ class RecordPosition(NamedTuple):
 
 @dataclass
 class Refusals:
-    """The numbers of labels that do not count, by reason, each with the first of their positions and an explanation."""
+    """The numbers of labels that do not count, by reason, with the position of the first one and an explanation."""
 
     # The first position is the lowest, so that the result does not depend on the order of the partitions.
 

@@ -81,7 +81,7 @@ class FetchSource(Protocol):
         """
 
     def more(self, most: int, wait: float) -> int:
-        """Fetch up to `most` more events: those available, and those that arrive within `wait` seconds. Return their number."""
+        """Fetch up to `most` further events, waiting for at most `wait` seconds. Return their number."""
 
     def finish(self) -> "FetchedEvents":
         """End the fetch, and return its events."""

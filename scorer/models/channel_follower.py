@@ -63,7 +63,7 @@ class ChannelFollower:
         return self._cache.load_resolution(self._key)
 
     def save_served(self, serving: Resolution, label: str) -> None:
-        """Record that these versions are served now, for a start while the channel is unusable.
+        """Record that these versions are served now. A later start uses the record if the channel is unusable.
 
         `label` names the versions in the log.
         """

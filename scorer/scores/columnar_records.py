@@ -1,8 +1,8 @@
 """Encoding of the score records of a batch as columns, without a Python object per event.
 
-This is possible for a large batch that was fetched natively, whose headers contain only ids and deadlines in the future, with a
-finite score of one output per event, and JSON records without headers. `RecordEncoder` encodes all other batches. Both encoders
-produce the same bytes.
+The batch must be large and fetched natively, and its headers may contain only ids and deadlines in the future. Each event must
+have a finite score of one output, and the records must be JSON without headers. `RecordEncoder` encodes all other batches. Both
+encoders produce the same bytes.
 """
 
 from collections.abc import Sequence

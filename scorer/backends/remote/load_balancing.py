@@ -107,7 +107,7 @@ class ConcurrencyLimit:
     def record_response(self, in_flight: int) -> None:
         """Record a timely response, and raise the limit if it was used up.
 
-        `in_flight` is the number of requests in flight, with the answered one.
+        `in_flight` is the number of requests in flight, including the answered one.
         """
         if in_flight >= int(self.limit):
             self.limit = min(LARGEST_LIMIT, self.limit + 1 / self.limit)

@@ -43,7 +43,10 @@ class _ReadVersion:
 
 
 class AttestationReader:
-    """Read the attestations of the `most` newest versions of a repository, each again only if they may have changed."""
+    """Reads the attestations of the `most` newest versions of a repository.
+
+    The attestations of a version are read again only if they may have changed.
+    """
 
     def __init__(self, store: Store, keys: Sequence[TrustedKey], most: int = VERSIONS) -> None:
         self._store = store
