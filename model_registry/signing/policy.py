@@ -72,7 +72,7 @@ def _digest(raw: Any) -> str:
 
 
 class _KeyEntry(DocumentPart):
-    kind = "mapping"
+    kind = "a mapping"
     id: Text
     file: Text
     use: Literal["versions", "moves"] | None = None
@@ -80,7 +80,7 @@ class _KeyEntry(DocumentPart):
 
 
 class _PolicyDocument(DocumentPart):
-    kind = "mapping"
+    kind = "a mapping"
     signatures: Literal["required", "optional"]
     names: Literal["required", "optional"] = "optional"
     comparisons: Literal["required", "optional"] = "optional"
@@ -129,7 +129,7 @@ def _load(path: Path) -> Any:
     try:
         return yaml_documents.load(data)
     except UnreadableDocument as error:
-        _fail(path, f"it is no YAML: {error}")
+        _fail(path, f"the file is not YAML: {error}")
 
 
 def _fail(path: Path, problem: str) -> NoReturn:

@@ -54,7 +54,7 @@ def _iter_referrer_lists(store: Store, digest: str) -> Iterator[list[Descriptor]
 def _tagged(store: Store, digest: str) -> list[Descriptor]:
     """Return the list under the fallback tag of a manifest; an empty list if there is none.
 
-    Some registries resolve the tag `sha256-<hex>` as the digest and return the manifest itself, which is no list.
+    Some registries resolve the tag `sha256-<hex>` as the digest and return the manifest itself, which is not a list.
     """
     try:
         index = store.resolve(fallback_tag(digest)).digest
