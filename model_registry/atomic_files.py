@@ -141,7 +141,9 @@ def check_paths(paths: Iterable[str]) -> None:
         folded = path.casefold()
         parents = {str(parent) for parent in PurePosixPath(folded).parents if str(parent) != "."}
         if folded in checked or folded in folders or parents & checked:
-            raise Corrupt(f"the file path {path!r:.200} cannot exist beside another file path")
+            raise Corrupt(
+                f"the file path {path!r:.200} cannot exist beside another file path: only case differs, or one is a folder"
+            )
         checked.add(folded)
         folders |= parents
 

@@ -167,7 +167,8 @@ class TrainingSettings(Configuration):
         if sum(spans.values()) >= snapshot.window:
             shares = ", ".join(f"{name} {written(ms)}" for name, ms in spans.items())
             raise ValueError(
-                f"{shares} use the whole window {written(snapshot.window)}, so no time is left for training; make it longer"
+                f"{shares} use the whole window {written(snapshot.window)}, so no time is left for training; "
+                "make snapshot.window longer"
             )
         return snapshot
 
@@ -181,7 +182,7 @@ class TrainingSettings(Configuration):
         blocks = hold_out / gate.block
         if not BLOCKS[0] <= blocks <= BLOCKS[1]:
             message = f"block {written(gate.block)} divides snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
-            raise ValueError(f"{message}; {BLOCKS[0]} to {BLOCKS[1]:,} blocks are allowed")
+            raise ValueError(f"{message}; their number must be from {BLOCKS[0]} to {BLOCKS[1]:,}")
         return gate
 
 

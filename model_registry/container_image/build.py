@@ -56,7 +56,7 @@ def open_base(store: Store, digest: str) -> BaseImage:
     for layer in parsed.layers:
         manifest.compression(layer)
     if parsed.config.size > manifest.MAX_BYTES:
-        raise Corrupt(f"the image config has {parsed.config.size} bytes; at most {manifest.MAX_BYTES} are read")
+        raise Corrupt(f"the image config has {parsed.config.size} bytes; the limit is {manifest.MAX_BYTES} bytes")
     config = manifest.decode(b"".join(store.blob(parsed.config)), dict[str, Any], f"the image config {parsed.config.digest}")
     rootfs = config.get("rootfs")
     if not isinstance(rootfs, dict) or not isinstance(rootfs.get("diff_ids"), list):

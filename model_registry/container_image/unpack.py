@@ -179,7 +179,7 @@ class _ModelsTree:
     def _write(self, entry: _TreeEntry, member: ArchiveMember) -> None:
         self._remaining_bytes -= member.size
         if self._remaining_bytes < 0:
-            raise Refused("the image holds more under /models than a version may have", "model.max_bytes is the limit")
+            raise Refused("the files under /models of the image exceed the limit model.max_bytes", "raise model.max_bytes")
         sha = hashlib.sha256()
         if self._folder:
             self._written += 1

@@ -25,7 +25,7 @@ class ModelTensor:
     Attributes:
         name: The name in the model.
         dtype: Numpy's name of the dtype; UNKNOWN if the model states none; or a description, such as MAPS, if the input or
-            output is no tensor.
+            output is not a tensor.
         shape: The size of each dimension. An open dimension is None, a name or a negative number.
     """
 
@@ -41,7 +41,7 @@ def find_fault(signature: Signature, inputs: Iterable[ModelTensor], outputs: Ite
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     model_inputs = {tensor.name: tensor for tensor in inputs}
     if set(declared) != set(model_inputs):
-        return f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(model_inputs)}"
+        return f"the signature feeds the inputs {sorted(declared)}, but the model has the inputs {sorted(model_inputs)}"
     faults = [input_fault(tensor, model_inputs[name]) for name, tensor in declared.items()]
     model_outputs = {tensor.name: tensor for tensor in outputs}
     return (
@@ -109,14 +109,14 @@ def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
     """Return the reason why the tensor `stated` in a signature does not fit the model's input; None if it fits."""
     name = stated.tensor
     if tensor.dtype != stated.dtype:
-        return f"input {name!r}: the signature says {stated.dtype}, the model wants {tensor.dtype}"
+        return f"input {name!r}: the signature states {stated.dtype}, but the model requires {tensor.dtype}"
     if stated.value is None and stated.batch and (find_fault := shape_fault(tensor)):
         return find_fault
     if not fits(stated.full_shape, tensor.shape):
         shape = [None if isinstance(size, int) and size < 0 else size for size in tensor.shape]
         stated_shape = format_shape(stated.full_shape)
         hint = _hint(stated, tensor)
-        return f"input {name!r}: the signature gives {stated_shape}, the model wants {shape}{hint}"
+        return f"input {name!r}: the signature states {stated_shape}, but the model requires {shape}{hint}"
     return None
 
 
@@ -158,10 +158,14 @@ def _output_fault(signature: Signature, outputs: dict[str, ModelTensor]) -> str 
     for output in signature.outputs:
         if output.tensor not in outputs:
             odd = next(
-                (f"; {tensor.name!r} is no tensor: {remedy(tensor)}" for tensor in outputs.values() if not is_tensor(tensor)),
+                (
+                    f"; {tensor.name!r} is not a tensor: {remedy(tensor)}"
+                    for tensor in outputs.values()
+                    if not is_tensor(tensor)
+                ),
                 "",
             )
-            return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}{odd}"
+            return f"the signature reads output {output.tensor!r}, but the model has the outputs {sorted(outputs)}{odd}"
         if find_fault := output_fault(signature, output, outputs[output.tensor]):
             return find_fault
     return None
@@ -177,17 +181,21 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
         return f"output {name!r} is {dtype}, not a tensor; {remedy(tensor)}"
     width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None
     if output.index is not None and isinstance(width, int) and not output.index < width:
-        return f"output {name!r}: the signature reads column {output.index}, the model gives {width}"
+        return (
+            f"output {name!r}: the signature reads column {output.index}, but the model gives {width} columns, counted from 0"
+        )
     if output.shape and shape and not may_be_equal(shape[1:], output.shape):
         return (
-            f"output {name!r}: the signature reads {format_shape((None, *output.shape))}, the model gives {format_shape(shape)}"
+            f"output {name!r}: the signature states {format_shape((None, *output.shape))}, "
+            f"but the model gives {format_shape(shape)}"
         )
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
         labels = len(signature.labels_of(output))
         if dtype in ("string", "bool"):
             return f"output {name!r} is {dtype}; only a row of numbers has a largest element"
         if shape and (len(shape) != 2 or width not in (None, labels)):
-            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {format_shape(shape)}"
+            given = format_shape(shape)
+            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), but the model gives {given}"
     return None
 
 

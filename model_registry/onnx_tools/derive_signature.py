@@ -112,7 +112,7 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
     named = ", ".join(f"{tensor.name} ({tensor.dtype})" for tensor in outputs)
     odd = next(
         (
-            f"; {tensor.name!r} is no tensor: {declared_tensors.remedy(tensor)}"
+            f"; {tensor.name!r} is not a tensor: {declared_tensors.remedy(tensor)}"
             for tensor in outputs
             if not declared_tensors.is_tensor(tensor)
         ),

@@ -102,7 +102,7 @@ def prepare(
     if fault := declared_tensors.unfeedable_reason(model.inputs):
         raise Refused(fault, "model_registry/docs/signature.md lists the tensors that events can feed")
     if odd := declared_tensors.first_unreadable(model.outputs):
-        raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", declared_tensors.remedy(odd))
+        raise Refused(f"no output of the model is a tensor: output {odd.name!r} is {odd.dtype}", declared_tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     contents = _read(folder, signature)
     golden_examples.check_has_example(signature, contents.golden)

@@ -34,7 +34,7 @@ class Buffer:
         """Return the string between two positions. Raises Corrupt if it is longer than `limit` bytes or no UTF-8."""
         begin, end = span
         if end - begin > limit:
-            raise Corrupt(f"a name has {end - begin} bytes; at most {limit} are read")
+            raise Corrupt(f"a name has {end - begin} bytes; the limit is {limit} bytes")
         try:
             return self.data[begin:end].decode()
         except UnicodeDecodeError as error:
@@ -62,7 +62,7 @@ def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) ->
             continue
         buffer.left -= 1
         if buffer.left < 0:
-            raise Corrupt(f"more than {MAX_FIELDS} fields")
+            raise Corrupt(f"the file has more than {MAX_FIELDS} fields")
         tag, at = _varint(buffer, at, end)
         number = tag >> 3
         kind = tag & 7

@@ -51,7 +51,7 @@ def read_predicate(path: Path) -> dict[str, Any]:
     try:
         return json_documents.decode(data, dict[str, Any])
     except json_documents.UnreadableDocument as error:
-        raise BadFile(f"the predicate {path} is no JSON object: {error}", HINT) from None
+        raise BadFile(f"the predicate {path} is not a JSON object: {error}", HINT) from None
 
 
 def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, now: datetime) -> str:
@@ -93,7 +93,7 @@ def type_uri(name: str) -> str:
         return TYPES[name]
     if not name.isprintable() or not name.startswith(("https://", "http://")) or name == bundle.SIGNED:
         raise BadReference(
-            f"{name!r:.100} is no type of an attestation", f"write {', '.join(TYPES)}, or the type's https:// URI"
+            f"{name!r:.100} is not a type of attestation", f"write {', '.join(TYPES)}, or the type's https:// URI"
         )
     return name
 

@@ -71,7 +71,7 @@ def _digest(raw: Any) -> str:
 
 
 class _KeyEntry(DocumentPart):
-    kind = "mapping"
+    kind = "a mapping"
     id: Text
     file: Text
     use: Literal["versions", "moves"] | None = None
@@ -79,7 +79,7 @@ class _KeyEntry(DocumentPart):
 
 
 class _PolicyDocument(DocumentPart):
-    kind = "mapping"
+    kind = "a mapping"
     signatures: Literal["required", "optional"]
     names: Literal["required", "optional"] = "optional"
     comparisons: Literal["required", "optional"] = "optional"
@@ -128,7 +128,7 @@ def _load(path: Path) -> Any:
     try:
         return yaml_documents.load(data)
     except UnreadableDocument as error:
-        _fail(path, f"it is no YAML: {error}")
+        _fail(path, f"the file is not YAML: {error}")
 
 
 def _fail(path: Path, problem: str) -> NoReturn:

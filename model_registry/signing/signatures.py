@@ -75,7 +75,7 @@ def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: 
     data = bundle.build(payload, key)
     if len(data) > bundle.MAX_BYTES:
         raise Refused(
-            f"the signed statement has {len(data)} bytes; at most {bundle.MAX_BYTES} are read", "make the predicate smaller"
+            f"the signed statement has {len(data)} bytes; the limit is {bundle.MAX_BYTES} bytes", "make the predicate smaller"
         )
     created = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     notes = {CONTENT: "dsse-envelope", PREDICATE_TYPE: predicate_type, manifest.CREATED: created}
@@ -90,7 +90,11 @@ def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
             continue
         layer = parsed.layers[0] if len(parsed.layers) == 1 else None
         if layer is None or layer.media_type not in bundle.MEDIA_TYPES or layer.size > bundle.MAX_BYTES:
-            yield StoredBundle(entry.digest, b"", f"{entry.digest} holds no bundle of at most {bundle.MAX_BYTES} bytes")
+            yield StoredBundle(
+                entry.digest,
+                b"",
+                f"{entry.digest} does not contain one signature bundle, or the bundle has more than {bundle.MAX_BYTES} bytes",
+            )
             continue
         try:
             yield StoredBundle(entry.digest, b"".join(store.blob(layer)))
@@ -108,13 +112,15 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
     parsed = bundle.parse(data)
     signers = [trusted for trusted in keys if trusted.key.verifies(parsed.sig, parsed.signed)]
     if not signers:
-        raise Refused("no trusted key signed it")
+        raise Refused("the signature is not from a trusted key")
     valid = [trusted for trusted in signers if trusted.not_after is None or now < trusted.not_after]
     if not valid:
-        raise Refused(f"the key {signers[0].id!r} that signed it is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only")
+        raise Refused(
+            f"the signature is from the key {signers[0].id!r}, which is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only"
+        )
     statement = bundle.parse_statement(parsed.payload)
     if digest not in statement.subjects:
-        raise Refused(f"it is signed by {valid[0].id!r}, but for another digest than {digest}")
+        raise Refused(f"the signature by the key {valid[0].id!r} is for another digest than {digest}")
     return statement, valid[0].id
 
 
@@ -162,13 +168,13 @@ def evaluate(
     names = statement.subjects[digest]
     if name and name not in names and (names or named):
         signed_names = f"as {', '.join(map(repr, sorted(names)))}" if names else "without a name"
-        return "", f"it is signed by {key_id!r} {signed_names}, not as {name!r}"
+        return "", f"the signature by the key {key_id!r} was made {signed_names}, not as {name!r}"
     return key_id, ""
 
 
 def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
     """Return the error for a manifest without a valid signature; `faults` are the reasons from `evaluate`."""
-    reasons = "; ".join(dict.fromkeys(faults)) or "it has no signature"
+    reasons = "; ".join(dict.fromkeys(faults)) or "there is no signature"
     return Refused(
         f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"
     )

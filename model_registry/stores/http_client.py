@@ -212,7 +212,9 @@ class OciClient:
         is_plain = self._is_plain(httpx.URL(f"http://{host}"))
         if options.plain_http is True and not is_plain:
             remedy = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if the network is private"
-            raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {remedy}")
+            raise Misconfigured(
+                f"plain HTTP to {host} is not allowed, because it is another machine", f"use TLS, or allow it: {remedy}"
+            )
         self.host = host
         self.timing = timing
         self._limit = options.timeout_seconds

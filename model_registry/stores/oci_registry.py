@@ -319,7 +319,7 @@ class RemoteStore:
         # Registries without the referrers API answer with an error, an HTML page or other JSON.
         digests.hex_digits(digest)
         entries: dict[str, Descriptor] = {}
-        description = f"the list of what refers to {digest}"
+        description = f"the list of referrers of {digest}"
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
         for page in range(MOST_PAGES):
             answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)

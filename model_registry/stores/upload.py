@@ -283,7 +283,7 @@ class Upload:
             OciRequest("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
         )
         if answer.status == 404 or (answer.status == 416 and not first):
-            raise AttemptFailed(f"it lost its offset in the upload{answer.reason}")
+            raise AttemptFailed(f"the registry lost the offset of the upload{answer.reason}")
         if answer.status in NO_PATCH and ONE_PUT in self._methods:
             self._methods = self._methods[self._methods.index(ONE_PUT) :]
             raise _NextMethod
@@ -316,7 +316,7 @@ class Upload:
             OciRequest("PUT", self._url.copy_with(query=query), self._scopes, _OCTETS, body if size else None, size)
         )
         if answer.status == 404:
-            raise AttemptFailed(f"it lost the upload{answer.reason}")
+            raise AttemptFailed(f"the registry lost the upload{answer.reason}")
         if size:
             self._try_next_method(answer)
         if 200 <= answer.status < 300:

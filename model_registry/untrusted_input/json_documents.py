@@ -63,7 +63,9 @@ class DocumentDecoder(Generic[Document]):
     def decode(self, data: bytes | str | memoryview | None) -> Document:
         """Return the decoded document. Raises UnreadableDocument, also if `data` is None, and no other exception."""
         if data is None or len(data) > self._max_bytes:
-            raise UnreadableDocument("there is no document" if data is None else f"it has more than {self._max_bytes:,} bytes")
+            raise UnreadableDocument(
+                "there is no document" if data is None else f"the document has more than {self._max_bytes:,} bytes"
+            )
         try:
             if self._scanned:
                 check(data.encode() if isinstance(data, str) else bytes(data))
@@ -71,7 +73,7 @@ class DocumentDecoder(Generic[Document]):
         except UnreadableDocument:
             raise
         except RecursionError:
-            raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep") from None
+            raise UnreadableDocument(f"the document nests more than {MAX_DEPTH} levels deep") from None
         except (msgspec.MsgspecError, ValueError, OverflowError) as error:
             raise UnreadableDocument(f"{error!s:.{SHOWN}}") from None
 
@@ -89,7 +91,7 @@ def check(data: bytes) -> None:
     # second check removes the strings and counts again. Both run in C code: 0.8 us for a record of 330 bytes.
     _check_depth(data)
     if _LONG in data.translate(_DIGITS) and any(not _fits(match[0]) for match in _INTEGERS.finditer(_STRINGS.sub(b'""', data))):
-        raise UnreadableDocument("it holds an integer beyond 64 bits")
+        raise UnreadableDocument("the document contains an integer beyond 64 bits")
 
 
 def _check_depth(data: bytes) -> None:
@@ -97,7 +99,7 @@ def _check_depth(data: bytes) -> None:
         return
     steps = _STRINGS.sub(b"", data).translate(_STEPS, _OTHERS)
     if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
-        raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep")
+        raise UnreadableDocument(f"the document nests more than {MAX_DEPTH} levels deep")
 
 
 def _fits(integer: bytes) -> bool:
@@ -142,7 +144,7 @@ def decode_lenient(data: bytes) -> Any:
     """Return a document as the standard library decodes it: NaN, infinities and integers of any size are accepted.
 
     Raises:
-        UnreadableDocument: The document is no JSON in UTF-8, nests too deeply, or has an unpaired surrogate in a string.
+        UnreadableDocument: The document is not JSON in UTF-8, nests too deeply, or has an unpaired surrogate in a string.
     """
     try:
         _check_depth(data)

@@ -165,7 +165,7 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
     if source is None:
         raise ValueError("the record has no header dead.source")
     if first is not None and first > source.offset:
-        raise ValueError(f"dead.first is {first}, greater than the offset in dead.source, {source.offset}")
+        raise ValueError(f"the header dead.first is {first}, which is greater than the offset in dead.source, {source.offset}")
     return DeadSource(source.offset if first is None else first, source, first is not None)
 
 

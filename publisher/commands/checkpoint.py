@@ -45,7 +45,7 @@ def show_positions(path: Config, flags: Set = None, as_json: Json = False) -> No
 @app.command("set")
 def set_positions(
     path: Config,
-    topic: Annotated[str, typer.Option(help="The source topic.", show_default=False)],
+    topic: Annotated[str, typer.Option(help="The source topic whose position is set.", show_default=False)],
     to: Annotated[str, typer.Option(help="The new position: earliest, latest or an offset of the source.", show_default=False)],
     partition: Annotated[
         int | None, typer.Option(help="Set only this partition; default: all partitions of the topic.", min=0)

@@ -263,7 +263,7 @@ def check_right_to_join(source: GroupSource, settings: KafkaSettings, group: str
     except KafkaException as exception:
         if exception.args[0] in REFUSED:
             raise acls.refused(settings, missing_rights) from None
-        log.info("cannot read the rights to group %s yet: %s", group, exception.args[0])
+        log.info("cannot read the access rights to the consumer group %s yet: %s", group, exception.args[0])
         return
     if allowed and READ.value not in allowed:
         raise acls.refused(settings, missing_rights)

@@ -197,7 +197,8 @@ class TopicReader:
                 if result is None:
                     if time.monotonic() > deadline:
                         raise Fatal(
-                            f"no record of {partition[0]}[{partition[1]}] arrived from the sandbox for {STALL_SECONDS:.0f} s"
+                            f"no record of {partition[0]}[{partition[1]}] arrived from the sandbox process "
+                            f"for {STALL_SECONDS:.0f} s"
                         )
                     continue
                 deadline = time.monotonic() + STALL_SECONDS

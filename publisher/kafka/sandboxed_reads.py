@@ -278,10 +278,10 @@ class Sandboxed:
             case RepeatCarefully():
                 self._restart_in_careful_mode()
             case Failed(error):
-                log.warning("%s[%d] cannot be read in the sandbox: %s", *partition, error)
+                log.warning("the sandbox process cannot read %s[%d]: %s", *partition, error)
                 self._due = self._clock() + RESTART_SECONDS
             case Rejected(error):
-                log.warning("%s[%d] is no longer read in the sandbox: %s", *partition, error)
+                log.warning("the sandbox process no longer reads %s[%d]: %s", *partition, error)
                 return self._finish_result(partition, SandboxResult(partition, released=True))
             case NoAnswerYet():
                 pass

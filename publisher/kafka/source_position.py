@@ -46,7 +46,7 @@ def parse(text: str | bytes) -> Position:
         if not topic:
             raise ValueError
     except ValueError:
-        raise ValueError(f"not a position: {text!r}; expected <region>/<topic>/<partition>/<offset>") from None
+        raise ValueError(f"{text!r} is not a position; write <region>/<topic>/<partition>/<offset>") from None
     return Position(region, topic, partition, offset)
 
 
@@ -55,7 +55,7 @@ def parse_offset(text: str | bytes) -> int:
     try:
         return _number(text.decode("ascii") if isinstance(text, bytes) else text, LARGEST_OFFSET)
     except ValueError:
-        raise ValueError(f"not an offset: {text!r}") from None
+        raise ValueError(f"{text!r} is not an offset, which is a whole number from 0") from None
 
 
 def offset_of(text: bytes, begins: bytes) -> int:

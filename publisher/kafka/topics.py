@@ -142,7 +142,9 @@ class Topics:
             refusal = acls.refused(self._settings, missing_rights)
             if hidden := [right.name for right in missing_rights if operations[right.name] == HIDDEN]:
                 names = ", ".join(dict.fromkeys(hidden))
-                raise NotAllowed(f"{refusal}; not visible to this user, whether or not they exist: {names}", refusal.hint)
+                raise NotAllowed(
+                    f"{refusal}; topics that are not visible to this user, whether or not they exist: {names}", refusal.hint
+                )
             raise refusal
         return topics
 

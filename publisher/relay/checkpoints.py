@@ -167,7 +167,7 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
             return (relay,)
         case [relay, region, topic, partition] if partition.isdecimal() and int(partition) <= LARGEST_PARTITION:
             return CheckpointKey(relay, region, topic, int(partition))
-    raise ValueError(f"not a valid checkpoint key: {text!r}")
+    raise ValueError(f"{text!r} is not a valid checkpoint key")
 
 
 class CheckpointLog:
@@ -264,7 +264,12 @@ class CheckpointLog:
         try:
             key = parse_key(record_key)
         except ValueError:
-            log.warning("%s[%s]@%s is skipped: %.200r is not a valid checkpoint key", self.topic, *location, record_key)
+            log.warning(
+                "the record %s[%s]@%s is skipped: its key %.200r is not a valid checkpoint key",
+                self.topic,
+                *location,
+                record_key,
+            )
             return
         self.unreadable.pop(record_key, None)
         try:
@@ -280,7 +285,9 @@ class CheckpointLog:
                 _apply_value(self.snapshots, key[0], value, _snapshot_decoder)
         except UnreadableDocument as error:
             self.unreadable[record_key] = located = f"{self.topic}[{location[0]}]@{location[1]}: {error}"
-            log.warning("the record with the key %.200r is skipped, its value is unreadable: %s", record_key, located)
+            log.warning(
+                "the checkpoint record with the key %.200r is skipped: its value is unreadable: %s", record_key, located
+            )
 
 
 def _apply_value(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:

@@ -24,17 +24,17 @@ def _topic_or_pattern(text: str) -> str:
         try:
             re.compile(text)
         except re.error as error:
-            raise ValueError(f"not a valid regular expression: {error}") from None
+            raise ValueError(f"the pattern is not a valid regular expression: {error}") from None
     elif not re.match(TOPIC, text):
-        raise ValueError("neither the name of a topic nor a pattern that begins with ^")
+        raise ValueError("this is neither the name of a topic nor a pattern that begins with ^")
     return text
 
 
 def _renaming(text: str) -> str:
     if "{topic}" not in text and not re.match(TOPIC, text):
-        raise ValueError("neither the name of a topic nor a form like '{region}.{topic}'")
+        raise ValueError("this is neither the name of a topic nor a template such as '{region}.{topic}'")
     if not re.match(TOPIC, text.replace("{topic}", "t").replace("{region}", "r")):
-        raise ValueError("only {topic}, {region}, letters, digits, '.', '_' and '-' are allowed")
+        raise ValueError("the name may contain only {topic}, {region}, letters, digits, '.', '_' and '-'")
     return text
 
 

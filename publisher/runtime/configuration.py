@@ -172,7 +172,7 @@ def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, 
         if isinstance(proof, Mapping) and "password" in proof:
             variable = f"{model.model_config.get('env_prefix', '')}{name.upper()}__SECURITY__PASSWORD"
             way_out = f"name a file with password_file, or set the environment variable {variable}"
-            raise SettingsError(f"{name}.security.password ({origin}): a password does not belong here; {way_out}")
+            raise SettingsError(f"{name}.security.password ({origin}): passwords are not read from here; {way_out}")
 
 
 def _expand(value: Any, path: Path) -> Any:
@@ -207,7 +207,7 @@ def _read_environment(model: type[Configuration]) -> dict[str, Any]:
         prefix = model.model_config.get("env_prefix", "")
         named = re.search(r'field "(\w+)"', str(error))
         variable = f"{prefix}{named[1].upper()}" if named else f"a variable {prefix}..."
-        raise SettingsError(f"{variable} (environment): its value is not the JSON of a mapping or list") from None
+        raise SettingsError(f"the value of the environment variable {variable} is not a JSON object or array") from None
 
 
 def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
     for flag in flags:
         key, equals, text = flag.partition("=")
         if not equals or not key:
-            raise SettingsError("--set without a key or without '=': write --set key=value, for instance --set name=other")
+            raise SettingsError("--set has no key or no '=': write --set key=value, for instance --set name=other")
         try:
             nested: Any = yaml_documents.load(text) if text else ""
         except UnreadableDocument:
@@ -247,7 +247,7 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
         return f"{place}: unknown key; {nearest(path[-1], _names_at(model, path[:-1]))}"
     if fault["type"] == "missing":
         variable = f"{model.model_config.get('env_prefix', '')}{'__'.join(path).upper()}"
-        return f"{place}: missing; write it in the file, or --set {key}=..., or export {variable}"
+        return f"{place}: this setting is missing; write it in the file, or give --set {key}=..., or export {variable}"
     value = f"{shown(key, fault['input'])!r}" if _may_be_printed(model, path, fault["input"]) else ""
     if fault["type"] == "literal_error":
         return f"{place}: {value or 'its value'} is not one of {fault['ctx']['expected']}"

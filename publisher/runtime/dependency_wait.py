@@ -83,7 +83,7 @@ class Outages:
     def end(self, dependency: str) -> None:
         """Record that the outage of `dependency` has ended, if there is one."""
         if self.active.pop(dependency, None) is not None:
-            log.info("%s: available again", dependency)
+            log.info("%s: the outage has ended", dependency)
 
     def is_unavailable(self, dependency: str) -> bool:
         """Return whether `dependency` has an outage."""
@@ -163,7 +163,9 @@ class DependencyWaiter:
 
     def _raise_if_cancelled(self) -> None:
         if self._stopping.is_set():
-            raise Aborted("a stop was requested during a wait; the next owner decides the open transaction")
+            raise Aborted(
+                "a stop was requested during a wait; the next owner of the transactional id ends the open transaction"
+            )
         if self._rejected is not None:
             raise self._rejected
         now = time.monotonic()

@@ -43,7 +43,7 @@ class HealthServer:
         except (OSError, OverflowError) as error:
             raise Fatal(
                 f"cannot listen on http.listen {listen}: {getattr(error, 'strerror', None) or error}",
-                "choose another port, or 0 for a free one",
+                "choose another port in http.listen; port 0 takes a free port",
                 USAGE,
             ) from None
         self.address = f"{host}:{self._server.port}"

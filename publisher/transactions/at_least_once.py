@@ -280,7 +280,7 @@ class CheckpointSession:
         """Wait until every record is confirmed. Raises Aborted if a record has failed or is not confirmed in time."""
         unsent = self._producer.flush(seconds)
         if unsent and self._failure is None:
-            self._failure = Aborted(f"{unsent} records were not confirmed within {seconds:g} s")
+            self._failure = Aborted(f"the broker did not confirm {unsent} records within {seconds:g} s")
         self._check()
 
     def _on_commit(self, begun: dict[Partition, TopicPartition], error: KafkaError | None, seconds: float) -> None:
@@ -297,7 +297,7 @@ class CheckpointSession:
         self.counters.committed(seconds)
         if self._commit_failing:
             self._commit_failing = False
-            log.info("checkpoints are committed again")
+            log.info("commits of checkpoints succeed again")
 
     def _on_report(self, record: Record, error: KafkaError, message: Message) -> None:
         self._rejected.note(record, error)

@@ -70,7 +70,7 @@ class RetryingCalls:
             except KafkaException as exception:
                 error = exception.args[0]
                 required = verdict(step, error)
-                log.warning("%s failed: %s (%s)", step.value, error, required.name.lower())
+                log.warning("the transaction step %r failed: %s (%s)", step.value, error, required.name.lower())
                 if required is not ErrorVerdict.REPEAT or self._clock() >= deadline:
                     raise error_for(step, error) from exception
 

@@ -121,9 +121,9 @@ class OpenTransactions:
             if waited > warn_after:
                 warn_after = max(2 * waited, self._limit)
                 if waited > self._limit:
-                    log.error("waiting for %.0f s: %s; %s", waited, message, hint)
+                    log.error("this process has waited for %.0f s: %s; %s", waited, message, hint)
                 else:
-                    log.warning("waiting for %.0f s: %s", waited, message)
+                    log.warning("this process has waited for %.0f s: %s", waited, message)
             context.check()
             time.sleep(min(SLOWEST_CHECK_SECONDS, max(CHECK_SECONDS, waited / 100)))
 

@@ -42,8 +42,8 @@ def offsets(
     to: Annotated[
         str | None, typer.Option(help="Move the group to earliest, latest or an offset. All its scorers must be stopped.")
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this input topic.")] = None,
-    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    topic: Annotated[str | None, typer.Option(help="Show or move only this input topic.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Show or move only this partition.", min=0)] = None,
     shadow: Annotated[bool, typer.Option("--shadow", help="Use the group of `scorer run --shadow`.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -394,7 +394,7 @@ class StartPositions:
 
 def _absent(topic: str) -> Fatal:
     hint = "create it (scorer check --create creates missing topics), or remove it from input.topics"
-    return Fatal(f"topic {topic} has not existed for {GONE_SECONDS:g} s", hint, 3)
+    return Fatal(f"topic {topic} has been missing for {GONE_SECONDS:g} s", hint, 3)
 
 
 def _expired(settings: Settings, partitions: Sequence[Partition]) -> Fatal:

@@ -236,7 +236,7 @@ class TrialLoads:
             raise ModelRefused(refused)
 
 
-REMEDY = "correct the model, or raise the limit and promote it again"
+REMEDY = "correct the model, or raise the limit and promote the version again"
 
 
 class _TooLarge(Exception):
@@ -325,9 +325,9 @@ def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
         loaded.model.close()
     except (ModelRefused, MemoryError) as error:
         if isinstance(error, MemoryError) or "alloc" in str(error):  # the runtime has no error class for it
-            raise ModelRefused(
-                f"{error or 'no memory'}; it may need {format_bytes(max_bytes)} (model.load_bytes); {REMEDY}"
-            ) from None
+            detail = f" ({error})" if str(error) else ""
+            limit = f"{format_bytes(max_bytes)} (model.load_bytes)"
+            raise ModelRefused(f"loading the version exhausted the memory limit of {limit}{detail}; {REMEDY}") from None
         raise
 
 

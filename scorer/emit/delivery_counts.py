@@ -42,7 +42,9 @@ class DeliveryCounts:
         if self.repeated:
             again.append(f"{self.repeated:,} confirmed events after them")
         twice = f", which writes {' and '.join(again)} again" if again else ""
-        return ", ".join(filter(None, words)), f"to continue, add --skip {self.skip}{twice}" if self.skip or again else ""
+        return ", ".join(
+            filter(None, words)
+        ), f"to write the remaining events, run the command again with --skip {self.skip}{twice}" if self.skip or again else ""
 
 
 class Confirmations:

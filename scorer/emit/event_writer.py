@@ -110,7 +110,7 @@ class EventWriter:
                 self._confirmations.undo_sent(line)
                 if error.args[0] != KafkaError.MSG_SIZE_TOO_LARGE:
                     raise
-                hint = "leave the event out, or write a reference to its content instead"
+                hint = "remove the event, or write a reference to its content instead"
                 raise Fatal(
                     f"an event has {len(record.value)} bytes, but the limit is {MAX_RECORD_BYTES} (message.max.bytes)",
                     hint,
@@ -158,7 +158,7 @@ class EventWriter:
         limit = f"{self._limit.max_bytes} bytes" if self._limit.limit_known else "not readable with these rights"
         return Fatal(
             f"an event of {self._too_large} bytes is too large for topic {self._topic}: its max.message.bytes is {limit}",
-            f"raise max.message.bytes of {self._topic} and input.max_event_bytes, or leave the event out",
+            f"raise max.message.bytes of {self._topic} and input.max_event_bytes, or remove the event",
         )
 
     def _note(self, line: int, error: KafkaError | None, message: Message) -> None:

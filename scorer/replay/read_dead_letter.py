@@ -97,7 +97,7 @@ def check_target(letter: ReplayableDeadLetter, topics: Mapping[str, tuple[int, i
     """
     source = letter.source
     if source.topic not in topics:
-        raise NotReplayable(f"it came from {source.topic}, which is no input topic of this scorer")
+        raise NotReplayable(f"it came from {source.topic}, which is not an input topic of this scorer")
     partitions, largest = topics[source.topic]
     if source.partition >= partitions:
         raise NotReplayable(f"it came from {source.topic}[{source.partition}], and the topic has {partitions} partitions")

@@ -66,7 +66,7 @@ def as_json(value: bytes, start: int, carry: Sequence[CarriedField] = ()) -> Any
     try:
         record: Any = schemaless_reader(stream, parse_schema(SCHEMA), None)
     except READ_FAULTS as error:
-        raise ValueError(f"not a score record in Avro: {error!r}") from error
+        raise ValueError(f"this is not a score record in Avro: {error!r}") from error
     if record["fallback"] is None:
         del record["fallback"]
     if carry and stream.tell() < len(value):

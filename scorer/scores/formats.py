@@ -85,7 +85,7 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
 def _require_header(value: bytes, start: int) -> bytes:
     """Return the value unchanged. Raises ValueError if records have a header (`start` > 0), and this value has no header."""
     if start and not value.startswith(MAGIC):
-        raise ValueError("not a score record: it does not begin with the id of a schema")
+        raise ValueError("this is not a score record, because it does not begin with the id of a schema")
     return value
 
 

@@ -111,9 +111,9 @@ def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> A
     try:
         record = message_class(carry).FromString(value[start:])
     except DecodeError as error:
-        raise ValueError(f"not a score record in Protobuf: {error}") from error
+        raise ValueError(f"this is not a score record in Protobuf: {error}") from error
     if not record.HasField("source"):  # empty bytes are a valid message
-        raise ValueError("not a score record in Protobuf: the source of the event is missing")
+        raise ValueError("this is not a score record in Protobuf: the source of the event is missing")
     source = record.source
     nested = {
         "score": _get_score(record.score),

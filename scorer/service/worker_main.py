@@ -174,9 +174,9 @@ class Service:
                     running = self._start_up(stop)
                     on_serving(health.address)
                     self._main_loop(running)
-                log.info("stopped; everything scored is committed")
+                log.info("the scorer has stopped; everything scored is committed")
             except Aborted:
-                log.info("stopped before the first event")
+                log.info("the scorer has stopped before the first event")
 
     def _report_alive(self) -> None:
         """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago."""

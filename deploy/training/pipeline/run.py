@@ -76,7 +76,7 @@ class Run:
         """Return the result of a step. Raises Fatal if the step is not complete."""
         value = self.journal.result(step, of)
         if value is None:
-            raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: run")
+            raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: repeat the command run")
         return value
 
     @property

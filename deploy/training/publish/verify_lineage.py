@@ -129,7 +129,9 @@ def evidence(
     ):
         if definition.internal_parameters.run == judged.run:
             return _joined(digest, made_by, definition, judged_by, judged)
-    raise Refused(f"{digest}: run {judged.run} compared it, but no trusted provenance names this run as its builder", _HINT)
+    raise Refused(
+        f"{digest} was compared by the run {judged.run}, but no trusted provenance names this run as its builder", _HINT
+    )
 
 
 def _joined(
@@ -167,7 +169,7 @@ def _verified(attestations: Sequence[Attestation], type_: str, digest: str) -> l
     of_type = [attested for attested in attestations if attested.type == type_]
     if trusted := [attested for attested in of_type if attested.verified]:
         return trusted
-    faults = "; ".join(dict.fromkeys(attested.fault for attested in of_type)) or "none is attested"
+    faults = "; ".join(dict.fromkeys(attested.fault for attested in of_type)) or "there is no such attestation"
     raise Refused(f"{digest} has no {NAMES[type_]} that a trusted key signed: {faults}", _HINT)
 
 

@@ -54,7 +54,9 @@ def search(
         with Workers(bench, settings.workers) as workers:
             rungs = _Search(folder, key, workers, trials, progress).rungs(settings)
     except OSError as error:
-        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+        raise Fatal(
+            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+        ) from None
     trial, budget, score = halving.best(rungs)
     budgets = settings.search.rungs
     counts = [len(rung.trials) for rung in rungs]

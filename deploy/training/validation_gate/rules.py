@@ -107,7 +107,7 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
     # The bound is the negative margin, or 0 if only a better challenger may be promoted. An interval that contains the bound
     # must be at most twice as wide as the margin; otherwise there are too few rows to decide.
     if interval is None:
-        yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
+        yield _unknown("width", f"too few rows: the difference in {gate.metric} is unknown", passed=False)
         return
     better = gate.promote == "better"
     bound = 0.0 if better else -gate.margin
@@ -127,7 +127,13 @@ def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
     if interval is None:
         return _unknown(name)
     message = f"{name} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
-    return _at_least(name, interval.low, -gate.class_margin, f"a class may be worse: {message}", interval)
+    return _at_least(
+        name,
+        interval.low,
+        -gate.class_margin,
+        f"a class may be worse than with the champion: the difference in {message}",
+        interval,
+    )
 
 
 def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
@@ -136,7 +142,13 @@ def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
     if interval is None:
         return _unknown("brier")
     message = f"the Brier score is {interval.value:+.5f}, between {interval.low:+.5f} and {interval.high:+.5f}"
-    return _at_most("brier", interval.high, gate.margin, f"probabilities may be worse: {message}", interval)
+    return _at_most(
+        "brier",
+        interval.high,
+        gate.margin,
+        f"probabilities may be worse than the champion's: the difference in {message}",
+        interval,
+    )
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:

@@ -36,7 +36,7 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
         loaded = tried_loader(settings, remember=False)(package)
     except ModelRefused as error:
         raise Fatal(
-            f"{name} is rejected: {error}", "scorer check reports the same; promote a version that loads", REFUSED
+            f"{name} is rejected: {error}", "promote a version that loads; `scorer check CONFIG` runs the same checks", REFUSED
         ) from None
     signature = loaded.model.signature()
     scores = np.full(len(rows), np.nan)

@@ -113,7 +113,7 @@ class OnnxRuntime:
         if not model.bindable:
             if graphs or self._settings.buckets:
                 raise ModelRefused(
-                    "model.buckets does not support tensors of strings or of variable shape: leave model.buckets out"
+                    "model.buckets does not support tensors of strings or of variable shape; remove model.buckets"
                 )
             return model
         try:

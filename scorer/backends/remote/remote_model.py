@@ -224,14 +224,14 @@ def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: Declar
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):
-        raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")
+        raise ModelRefused(f"the signature feeds the inputs {sorted(declared)}, but the model has the inputs {sorted(inputs)}")
     for name, (dtype, shape) in inputs.items():
         given = declared[name]
         if fault := input_fault(given, ModelTensor(name, dtype, given.full_shape if shape is None else tuple(shape))):
             raise ModelRefused(fault)
     for output in signature.outputs:
         if outputs and output.tensor not in outputs:
-            raise ModelRefused(f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}")
+            raise ModelRefused(f"the signature reads output {output.tensor!r}, but the model has the outputs {sorted(outputs)}")
         dtype, stated = outputs.get(output.tensor, (UNKNOWN, None))
         if output.index is None and (
             fault := output_fault(signature, output, ModelTensor(output.tensor, dtype, tuple(stated or ())))

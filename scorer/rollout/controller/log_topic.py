@@ -97,8 +97,8 @@ def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: 
 
 def _check_free(ledger: RolloutLog) -> None:
     if (running := ledger.running) is not None:
-        message = f"the rollout {running.id} of {running.rivals.candidate.version} runs"
-        raise Fatal(message, "wait until it ends, or: scorer rollout abort CONFIG", REFUSED)
+        message = f"the rollout {running.id} of {running.rivals.candidate.version} is still running"
+        raise Fatal(message, "wait until the rollout ends, or end it: scorer rollout abort CONFIG", REFUSED)
 
 
 def send_command(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:

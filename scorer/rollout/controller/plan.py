@@ -214,7 +214,7 @@ def _describe_fault(fault: Any) -> str:
         case "extra_forbidden":
             return f"unknown key with value {value}; {nearest(str(fault['loc'][-1]), _keys(fault['loc'][:-1]))}"
         case "missing":
-            return "it is missing"
+            return "this key is missing"
         case "string_type":
             return f"{value} is not a text: write it in quotes"
         case _ if isinstance(fault["input"], dict | list):
