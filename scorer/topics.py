@@ -16,7 +16,10 @@ from publisher.relay.transform import HEADER_BYTES
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
-CREATE_HINT = "scorer check CONFIG --create creates the missing topics"
+CREATE_HINT = (
+    "scorer check CONFIG --create creates the missing topics if its user has the right Create; "
+    "deploy/kafka.md has the commands of an administrator"
+)
 LEADER_SECONDS = 60.0  # time limit of the wait for leaders of new partitions, which a busy broker elects late
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, used without permission to read the setting
 RECORD_OVERHEAD = 1_024  # bytes that the broker counts for a record and its headers in addition to key and value
