@@ -11,6 +11,7 @@ KEY = "key"
 TIME = "time"
 VALUE = "value"
 HEADER = "header:"
+TABLE = "table:"
 TIME_DTYPES = ("int64", "uint64", "float64", "float32")
 """The dtypes that can represent the current time in ms since 1970; float32 only with a precision of two minutes."""
 
