@@ -122,8 +122,8 @@ class FeatureLog:
             earliest = search.earliest_ms
             start = (self._reader.since(earliest, end) if earliest > 0 else self._reader.earliest(end))[partition]
             for logged in self._read(partition, start, ends[partition]):
-                if (scored := search.take(logged.record)) is not None:
-                    inputs[scored] = logged
+                if (match := search.take(logged.record)) is not None:
+                    inputs[match] = logged
                 if search.is_complete:
                     break
         return inputs

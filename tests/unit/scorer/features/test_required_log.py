@@ -30,7 +30,7 @@ def test_a_version_with_joined_fields_needs_the_log() -> None:
 
 
 def test_without_a_log_the_error_names_the_joined_fields_and_the_remedy() -> None:
-    with pytest.raises(Fatal, match="'customers.age', 'customers.tier' .* are not recoverable") as error:
+    with pytest.raises(Fatal, match=r"'customers.age', 'customers.tier' .* are not recoverable") as error:
         require_log(FeatureLogSettings(), [signature(JOINED), signature(AMOUNT, JOINED, TIER)])
     assert error.value.exit_code == USAGE
     assert "set features.topic" in error.value.hint
@@ -38,7 +38,7 @@ def test_without_a_log_the_error_names_the_joined_fields_and_the_remedy() -> Non
 
 def test_a_log_without_all_fields_of_the_version_is_an_error_that_names_the_missing_fields() -> None:
     features = FeatureLogSettings(topic="f", fields=["customers.age"])
-    with pytest.raises(Fatal, match="features.fields does not hold 'amount', 'customers.tier'") as error:
+    with pytest.raises(Fatal, match=r"features\.fields does not hold 'amount', 'customers.tier'") as error:
         require_log(features, [signature(AMOUNT, JOINED, TIER)])
     assert error.value.exit_code == USAGE
     assert require_log(features, [signature(JOINED)])
