@@ -12,9 +12,9 @@ from publisher.errors import USAGE, Fatal
 from scorer.settings.features import FeatureLogSettings
 
 
-def joined_fields(signature: Signature) -> list[str]:
+def joined_names(signature: Signature) -> list[str]:
     """Return the names of the fields that come from tables, in the order of the signature."""
-    return [field.name for field in signature.fields if (field.source or "").startswith(field_sources.TABLE)]
+    return [field.name for field in signature.fields if field_sources.table_of(field) is not None]
 
 
 def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -> bool:
@@ -23,11 +23,11 @@ def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -
     Raises:
         Fatal: With code 2 if there is such a version, and no feature log with its inputs is configured.
     """
-    joined = [signature for signature in signatures if joined_fields(signature)]
+    joined = [signature for signature in signatures if joined_names(signature)]
     if not joined:
         return False
     if features.topic is None:
-        names = ", ".join(dict.fromkeys(repr(name) for signature in joined for name in joined_fields(signature)))
+        names = ", ".join(dict.fromkeys(repr(name) for signature in joined for name in joined_names(signature)))
         raise Fatal(
             f"the values of the joined fields {names} at the time of a score are not recoverable without a feature log",
             "set features.topic, so that the scorers log the inputs of each score from then on",

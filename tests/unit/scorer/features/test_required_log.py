@@ -4,7 +4,7 @@ import pytest
 
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from publisher.errors import USAGE, Fatal
-from scorer.features.required_log import joined_fields, require_log
+from scorer.features.required_log import joined_names, require_log
 from scorer.settings.features import FeatureLogSettings
 
 JOINED = InputField("customers.age", "float32", source="table:customers")
@@ -18,18 +18,18 @@ def signature(*fields: InputField) -> Signature:
 
 def test_fields_of_tables_are_joined_fields() -> None:
     key = InputField("key", "float32", source="key")
-    assert joined_fields(signature(AMOUNT, TIER, key, JOINED)) == ["customers.tier", "customers.age"]
+    assert joined_names(signature(AMOUNT, TIER, key, JOINED)) == ["customers.tier", "customers.age"]
 
 
-def test_a_version_without_joined_fields_needs_no_log() -> None:
+def test_a_version_without_joined_names_needs_no_log() -> None:
     assert not require_log(FeatureLogSettings(), [signature(AMOUNT)])
 
 
-def test_a_version_with_joined_fields_needs_the_log() -> None:
+def test_a_version_with_joined_names_needs_the_log() -> None:
     assert require_log(FeatureLogSettings(topic="f"), [signature(AMOUNT), signature(AMOUNT, JOINED)])
 
 
-def test_without_a_log_the_error_names_the_joined_fields_and_the_remedy() -> None:
+def test_without_a_log_the_error_names_the_joined_names_and_the_remedy() -> None:
     with pytest.raises(Fatal, match=r"'customers.age', 'customers.tier' .* are not recoverable") as error:
         require_log(FeatureLogSettings(), [signature(JOINED), signature(AMOUNT, JOINED, TIER)])
     assert error.value.exit_code == USAGE
