@@ -84,7 +84,9 @@ def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, l
             raise ValueError(f"{model.__name__}.{name} has no docstring: write one below it")
         text, _, stated_default = words[name].partition("; default: ")
         default = stated_default.rstrip(".") if stated_default else _default(field)
-        rows.append([f"`{prefix}{name}`", _type(field), default, f"{text.rstrip('.')}." if stated_default else text])
+        rows.append(
+            [f"`{prefix}{field.alias or name}`", _type(field), default, f"{text.rstrip('.')}." if stated_default else text]
+        )
     yield prefix, rows
     for section_prefix, section in nested:
         yield from _sections(section, section_prefix)

@@ -62,7 +62,7 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the path and the value of each field in one row.
+    """Yield the path and the value of each field in one row. The path of a field with another source is its name.
 
     A field whose default is NaN is omitted if its value in this row contains NaN.
     """
@@ -71,4 +71,5 @@ def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int)
         values = tensors[tensor][row].ravel()[place].tolist()
         if field.allows_nan and any(value != value for value in values):
             continue
-        yield field.steps, values if field.array is not None else values[0]
+        steps = (field.name,) if field.source else field.steps
+        yield steps, values if field.array is not None else values[0]
