@@ -18,11 +18,13 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, select_rows
 from scorer.decoding.record_metadata import BatchMetadata
 from scorer.decoding.types import Decoded, Decoder, decode_after_look_ups
+from scorer.features.feature_log import FeatureLog, FeatureRecords
 from scorer.models.constant_fallback import ConstantFallback
 from scorer.models.servable import Servable
 from scorer.scores.answer import BatchAnswers
 from scorer.settings import Settings
 from scorer.worker.encode import Answers, EncodedRows, Target, encode
+from scorer.worker.log_features import LoggedBatch, positions_of
 from scorer.worker.read_headers import BatchHeaders, FieldId
 
 INFRASTRUCTURE_ERRORS = (Retriable, Aborted, Fatal)
@@ -48,11 +50,19 @@ class AnswerSource:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The result of scoring some rows: their records, the rejected rows with reasons, and the duration of each stage."""
+    """The result of scoring some rows.
+
+    Attributes:
+        encoded: the records of the rows.
+        rejected: the rejected rows, with the reasons.
+        seconds: the duration of each stage.
+        features: the feature records of the rows that a model has scored.
+    """
 
     encoded: tuple[EncodedRows, ...] = ()
     rejected: Mapping[int, Poison] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    features: tuple[FeatureRecords, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +84,19 @@ class HalvedRows:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The scoring pipeline of one scorer. `look_up_seconds` limits the wait for the schemas of the events of a batch."""
+    """The scoring pipeline of one scorer.
+
+    Attributes:
+        settings: the settings of the scorer.
+        output: the topic of scores.
+        look_up_seconds: the limit of the wait for the schemas of the events of a batch.
+        features: the feature log; None if there is none.
+    """
 
     settings: Settings
     output: Target
     look_up_seconds: float
+    features: FeatureLog | None = None
 
     def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
         """Decode, score and encode these rows. If one row makes a stage raise, the call raises, and no row has a result."""
@@ -101,7 +119,8 @@ class Pipeline:
         encoded = tuple(self.encode(read, answer, source.servable, context) for answer in answers)
         for part in encoded:
             rejected |= part.rejected
-        return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at))
+        features = self.log_features(read, decoded, encoded, source, context)
+        return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at), features)
 
     def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
         """Decode the events of these rows. The row numbers in the result are indices into the batch.
@@ -119,6 +138,26 @@ class Pipeline:
         """Encode the records of answered rows. The records name `servable` as the version that answered."""
         at_ms = context.clock.now_ms()
         return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, at_ms)
+
+    def log_features(
+        self, read: ReadBatch, decoded: Decoded, encoded: Sequence[EncodedRows], source: AnswerSource, context: Context
+    ) -> tuple[FeatureRecords, ...]:
+        """Encode the feature records of the rows that the model of `source` has scored.
+
+        Args:
+            read: the batch.
+            decoded: the tensors with which the model was run.
+            encoded: the score records. A row whose score record is too large has no feature record.
+            source: the source of the answers. Answers of a constant have no feature records.
+            context: the clock.
+        """
+        if self.features is None or source.constant is not None or not decoded.rows:
+            return ()
+        logged = LoggedBatch(read.batch, read.headers, decoded)
+        at = positions_of(encoded[0].rows, decoded)
+        at_ms = context.clock.now_ms()
+        records = logged.encode(self.features, at, source.servable, self.settings.region, at_ms)
+        return () if records is None else (records,)
 
 
 def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answers, dict[int, Poison]]:
