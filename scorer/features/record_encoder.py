@@ -47,6 +47,28 @@ class EventColumns:
         return len(self.offsets)
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweringVersions:
+    """The versions that scored events: one version, or champion and candidate.
+
+    Attributes:
+        encoders: for each version the encoder of its score records, which has the version, its role and its revision.
+        which: (n,) int32, for each event the index of its version in `encoders`.
+    """
+
+    encoders: Sequence[RecordEncoder]
+    which: NDArray[np.int32]
+
+    @classmethod
+    def single(cls, encoder: RecordEncoder, count: int) -> "AnsweringVersions":
+        """Return the version that scored all of `count` events."""
+        return cls([encoder], np.zeros(count, np.int32))
+
+    def part(self, at: NDArray[np.intp]) -> "AnsweringVersions":
+        """Return the versions of the events at the indices `at`."""
+        return AnsweringVersions(self.encoders, self.which[at])
+
+
 class FeatureEncoder(ABC):
     """Encoder of the feature records of one version. `logged` are the tensors whose values are logged."""
 
@@ -54,13 +76,13 @@ class FeatureEncoder(ABC):
         self.logged = logged
 
     @abstractmethod
-    def pieces(self, events: EventColumns, tensors: Tensors, answered_by: RecordEncoder, scored_ms: int) -> list[RecordPiece]:
+    def pieces(self, events: EventColumns, tensors: Tensors, answers: AnsweringVersions, scored_ms: int) -> list[RecordPiece]:
         """Return the pieces that form the values of the records, one record per event.
 
         Args:
             events: the events.
             tensors: the tensors with which the model was run; row i belongs to event i.
-            answered_by: the encoder of the version's score records, which has the version, its role and its revision.
+            answers: the versions that scored the events.
             scored_ms: the time of scoring in Unix ms.
         """
 
@@ -68,10 +90,12 @@ class FeatureEncoder(ABC):
 class JsonFeatureEncoder(FeatureEncoder):
     """Encoder of feature records in JSON."""
 
-    def pieces(self, events: EventColumns, tensors: Tensors, answered_by: RecordEncoder, scored_ms: int) -> list[RecordPiece]:
+    def pieces(self, events: EventColumns, tensors: Tensors, answers: AnsweringVersions, scored_ms: int) -> list[RecordPiece]:
         count = len(events)
-        version = _version_fields(answered_by.provenance)
-        constant_fields = orjson.dumps({"scored_ms": scored_ms, **version, "revision": answered_by.revision})
+        versions = [
+            {"scored_ms": scored_ms, **_version_fields(encoder.provenance), "revision": encoder.revision}
+            for encoder in answers.encoders
+        ]
         return [
             constant(b'{"id":"', count),
             RecordPiece(events.ids),
@@ -79,7 +103,7 @@ class JsonFeatureEncoder(FeatureEncoder):
             RecordPiece(numbers=events.offsets),
             constant(b'},"event_ms":', count),
             RecordPiece(numbers=events.times),
-            constant(b",%b," % constant_fields[1:-1] + b'"inputs":{', count),
+            chosen([b",%b," % orjson.dumps(version)[1:-1] + b'"inputs":{' for version in versions], answers.which),
             *json_pieces(self.logged, tensors, count),
             constant(b"}}", count),
         ]
@@ -92,18 +116,21 @@ class AvroFeatureEncoder(FeatureEncoder):
         super().__init__(logged)
         self._header = header
 
-    def pieces(self, events: EventColumns, tensors: Tensors, answered_by: RecordEncoder, scored_ms: int) -> list[RecordPiece]:
+    def pieces(self, events: EventColumns, tensors: Tensors, answers: AnsweringVersions, scored_ms: int) -> list[RecordPiece]:
         count = len(events)
         ids = _unescaped(events.ids)
         places = [string(topic) + long(partition) for topic, partition in events.places]
-        version = b"".join(map(string, _version_fields(answered_by.provenance).values()))
+        versions = [
+            b"".join(map(string, _version_fields(encoder.provenance).values())) + long(encoder.revision)
+            for encoder in answers.encoders
+        ]
         return [
             constant(self._header, count),
             RecordPiece(avro_integers(ids.lengths().reshape(count, 1))),
             RecordPiece(ids),
             chosen(places, events.lanes),
             RecordPiece(avro_integers(np.stack([events.offsets, events.times], axis=1))),
-            constant(long(scored_ms) + version + long(answered_by.revision), count),
+            chosen([long(scored_ms) + version for version in versions], answers.which),
             *avro_pieces(self.logged, tensors, count),
         ]
 

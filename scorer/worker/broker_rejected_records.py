@@ -16,7 +16,7 @@ from publisher.transactions.session import Record, Session
 from scorer.consumer.consumer import EventConsumer
 from scorer.dead_letters.headers import dead_letter_facts, own_headers
 from scorer.dead_letters.reasons import Poison, Reason
-from scorer.features.feature_log import REJECTED
+from scorer.features.record_builder import REJECTED
 from scorer.worker.batch_metrics import PendingBatch
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 

@@ -20,7 +20,8 @@ from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import LookUpsPending
-from scorer.features.feature_log import FeatureRecords
+from scorer.features.record_builder import FeatureRecords
+from scorer.features.record_encoder import AnsweringVersions
 from scorer.models.servable import Servable
 from scorer.scores import columnar_records
 from scorer.scores.answer import BatchAnswers
@@ -190,13 +191,10 @@ def _score_together(
     if records is None:
         return None
     features: tuple[FeatureRecords, ...] = ()
-    if pipeline.features is not None:
+    if pipeline.features is not None and champion.features is not None:
+        versions = AnsweringVersions([champion.encoder, candidate.encoder], arms.canary.astype(np.int32))
         logged = LoggedBatch(batch, read.headers, decoded)
         region = pipeline.settings.region
-        encoded_features = (
-            logged.encode(pipeline.features, at, servable, region, at_ms)
-            for servable, at in ((champion, np.flatnonzero(~arms.canary)), (candidate, np.flatnonzero(arms.canary)))
-        )
-        features = tuple(part for part in encoded_features if part is not None)
+        features = (logged.build(pipeline.features, None, champion.features, versions, region, at_ms),)
     seconds = stage_seconds(began, decoded_at, inferred_at)
     return ScoredRows((EncodedRows(rows, records, "scored"),), {}, seconds, features)

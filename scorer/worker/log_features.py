@@ -1,6 +1,6 @@
 """Select and encode the feature records of the events that a version has scored.
 
-This is the step between the tensors of the pipeline and `features/feature_log.py`. It does not call Kafka.
+This is the step between the tensors of the pipeline and `features/record_builder.py`. It does not call Kafka.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import Decoded
-from scorer.features.feature_log import FeatureLog, FeatureRecords, ScoredEvents, select_tensors, texts_as_ids
-from scorer.models.servable import Servable
+from scorer.features.record_builder import FeatureRecordBuilder, FeatureRecords, ScoredEvents, select_tensors, texts_as_ids
+from scorer.features.record_encoder import AnsweringVersions, FeatureEncoder
 from scorer.native.byte_columns import ByteColumn
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.produce_records import joined
@@ -29,30 +29,33 @@ class LoggedBatch:
     headers: BatchHeaders
     decoded: Decoded
 
-    def encode(
-        self, log: FeatureLog, at: NDArray[np.intp] | None, servable: Servable, region: str, at_ms: int
-    ) -> FeatureRecords | None:
-        """Encode the feature records of events that `servable` has scored.
+    def build(
+        self,
+        builder: FeatureRecordBuilder,
+        at: NDArray[np.intp] | None,
+        encoder: FeatureEncoder,
+        answers: AnsweringVersions,
+        region: str,
+        scored_ms: int,
+    ) -> FeatureRecords:
+        """Build the feature records of scored events.
 
         Args:
-            log: the feature log.
+            builder: builds the records for the topic of the feature log.
             at: the indices of the scored events in `decoded.rows`, ascending; None for all of them.
-            servable: the version that scored the events.
+            encoder: the encoder of the feature records of the versions that scored the events.
+            answers: the versions that scored the events.
             region: the region of the input topics.
-            at_ms: the time of scoring in Unix ms.
-
-        Returns:
-            The records; None if the version has no encoder of feature records.
+            scored_ms: the time of scoring in Unix ms, which is also in the score records.
         """
-        if servable.features is None:
-            return None
         rows = self._rows(at)
-        if (selected := log.select(self.batch, rows)) is not None:
+        if (selected := builder.select(self.batch, rows)) is not None:
             rows = rows[selected]
             at = selected if at is None else at[selected]
+            answers = answers.part(selected)
         ids = self._ids(at, rows.tolist() if len(rows) < len(self.batch) else range(len(rows)), region)
-        events = ScoredEvents(self.batch, rows, ids, select_tensors(self.decoded.tensors, at))
-        return log.encode(events, servable.features, servable.encoder, at_ms)
+        tensors = select_tensors(self.decoded.tensors, at)
+        return builder.build(ScoredEvents(self.batch, rows, ids, tensors, answers, scored_ms), encoder)
 
     def _rows(self, at: NDArray[np.intp] | None) -> NDArray[np.intp]:
         if len(self.decoded.rows) == len(self.batch):

@@ -18,7 +18,8 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, select_rows
 from scorer.decoding.record_metadata import BatchMetadata
 from scorer.decoding.types import Decoded, Decoder, decode_after_look_ups
-from scorer.features.feature_log import FeatureLog, FeatureRecords
+from scorer.features.record_builder import FeatureRecordBuilder, FeatureRecords
+from scorer.features.record_encoder import AnsweringVersions
 from scorer.models.constant_fallback import ConstantFallback
 from scorer.models.servable import Servable
 from scorer.scores.answer import BatchAnswers
@@ -90,13 +91,13 @@ class Pipeline:
         settings: the settings of the scorer.
         output: the topic of scores.
         look_up_seconds: the limit of the wait for the schemas of the events of a batch.
-        features: the feature log; None if there is none.
+        features: builds the records of the feature log; None if there is none.
     """
 
     settings: Settings
     output: Target
     look_up_seconds: float
-    features: FeatureLog | None = None
+    features: FeatureRecordBuilder | None = None
 
     def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
         """Decode, score and encode these rows. If one row makes a stage raise, the call raises, and no row has a result."""
@@ -116,10 +117,11 @@ class Pipeline:
         inferred_at = time.perf_counter()
         if expired:
             answers.append(constant_answers(expired, "expired", self.decode(read.batch, expired, decoder, context)))
-        encoded = tuple(self.encode(read, answer, source.servable, context) for answer in answers)
+        scored_ms = context.clock.now_ms()
+        encoded = tuple(self.encode(read, answer, source.servable, scored_ms) for answer in answers)
         for part in encoded:
             rejected |= part.rejected
-        features = self.log_features(read, decoded, encoded, source, context)
+        features = self.log_features(read, decoded, encoded, source, scored_ms)
         return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at), features)
 
     def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
@@ -134,13 +136,15 @@ class Pipeline:
         rejected = {rows[index]: poison for index, poison in decoded.rejected.items()}
         return replace(decoded, rows=list(select_rows(rows, decoded.rows)), rejected=rejected)
 
-    def encode(self, read: ReadBatch, answers: Answers, servable: Servable, context: Context) -> EncodedRows:
-        """Encode the records of answered rows. The records name `servable` as the version that answered."""
-        at_ms = context.clock.now_ms()
-        return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, at_ms)
+    def encode(self, read: ReadBatch, answers: Answers, servable: Servable, scored_ms: int) -> EncodedRows:
+        """Encode the records of answered rows. The records name `servable` as the version that answered.
+
+        `scored_ms` is the time of scoring in Unix ms.
+        """
+        return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, scored_ms)
 
     def log_features(
-        self, read: ReadBatch, decoded: Decoded, encoded: Sequence[EncodedRows], source: AnswerSource, context: Context
+        self, read: ReadBatch, decoded: Decoded, encoded: Sequence[EncodedRows], source: AnswerSource, scored_ms: int
     ) -> tuple[FeatureRecords, ...]:
         """Encode the feature records of the rows that the model of `source` has scored.
 
@@ -149,15 +153,17 @@ class Pipeline:
             decoded: the tensors with which the model was run.
             encoded: the score records. A row whose score record is too large has no feature record.
             source: the source of the answers. Answers of a constant have no feature records.
-            context: the clock.
+            scored_ms: the time of scoring in Unix ms.
         """
         if self.features is None or source.constant is not None or not decoded.rows:
             return ()
+        if (encoder := source.servable.features) is None:
+            return ()
         logged = LoggedBatch(read.batch, read.headers, decoded)
-        at = positions_of(encoded[0].rows, decoded)
-        at_ms = context.clock.now_ms()
-        records = logged.encode(self.features, at, source.servable, self.settings.region, at_ms)
-        return () if records is None else (records,)
+        rows = encoded[0].rows
+        answers = AnsweringVersions.single(source.servable.encoder, len(rows))
+        at = positions_of(rows, decoded)
+        return (logged.build(self.features, at, encoder, answers, self.settings.region, scored_ms),)
 
 
 def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answers, dict[int, Poison]]:

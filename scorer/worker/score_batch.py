@@ -21,7 +21,7 @@ from scorer.dead_letters.headers import dead_headers
 from scorer.dead_letters.internal_error import InternalErrorLog
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
-from scorer.features.feature_log import FeatureLog, FeatureRecords
+from scorer.features.record_builder import FeatureRecordBuilder, FeatureRecords, in_order
 from scorer.features.sample import KeySample
 from scorer.models.constant_fallback import FALLBACK, ConstantFallback
 from scorer.models.servable import Servable
@@ -121,7 +121,7 @@ def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") ->
         outcomes,
         stages=total_seconds(scored),
         packed=packed,
-        features=[part for part in features if len(part.records)],
+        features=in_order(features),
         dropped_features=dropped,
     )
 
@@ -132,11 +132,11 @@ def unreadable_rows(batch: Batch) -> dict[int, Poison]:
     return dict.fromkeys(batch.unread, UNREAD) | ranges
 
 
-def feature_log(settings: Settings, target: Target | None) -> FeatureLog | None:
-    """Return the feature log with the configured sample for the topic `target`; None without a topic."""
+def feature_builder(settings: Settings, target: Target | None) -> FeatureRecordBuilder | None:
+    """Return the builder of feature records, with the configured sample, for the topic `target`; None without a topic."""
     if target is None:
         return None
-    return FeatureLog(target.topic, target.partitions, target.room, KeySample.of(settings.features.sample))
+    return FeatureRecordBuilder(target.topic, target.partitions, target.room, KeySample.of(settings.features.sample))
 
 
 class BatchScorer:
@@ -162,7 +162,7 @@ class BatchScorer:
         self.settings = settings
         self.dead = dead
         self._features = features
-        self.pipeline = Pipeline(settings, output, look_up_seconds, feature_log(settings, features))
+        self.pipeline = Pipeline(settings, output, look_up_seconds, feature_builder(settings, features))
         self._internal_errors = InternalErrorLog()
         self._fallback = ConstantFallback.of(settings.model.fallback)
 
@@ -186,7 +186,7 @@ class BatchScorer:
         before = self.output, self.dead, self._features
         if self._features is not None and features is not None:
             self._features = self._features.reduced_to(features)
-        log = feature_log(self.settings, self._features)
+        log = feature_builder(self.settings, self._features)
         self.pipeline = replace(self.pipeline, output=self.output.reduced_to(output), features=log)
         self.dead = self.dead.reduced_to(dead)
         return (self.output, self.dead, self._features) != before

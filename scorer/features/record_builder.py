@@ -1,4 +1,4 @@
-"""The feature log of a scorer: the records with the inputs of scored events, for the topic `features.topic`.
+"""Building of feature records: the records with the inputs of scored events, for the topic `features.topic`.
 
 A record has the key and the timestamp of its event. The records are encoded as columns, and are produced natively if the batch
 was fetched natively. This module does not call Kafka. It never makes an event fail: a record that cannot be encoded, or that is
@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,12 @@ from numpy.typing import NDArray
 from publisher.transactions.session import Record
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.features.record_encoder import EventColumns, FeatureEncoder
+from scorer.features.record_encoder import AnsweringVersions, EventColumns, FeatureEncoder
 from scorer.features.sample import KeySample
 from scorer.native.byte_columns import ByteColumn
 from scorer.native.feature_rows import column_of
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.produce_records import ColumnarRecords, RecordPiece, joined, texts_of
-from scorer.scores.record import RecordEncoder
 
 log = logging.getLogger(__name__)
 
@@ -51,24 +51,28 @@ class FeatureRecords:
 
 @dataclass(frozen=True, slots=True)
 class ScoredEvents:
-    """Events that one version has scored.
+    """Scored events of a batch, all of which have the same encoder of feature records.
 
     Attributes:
         batch: the batch of the events.
         rows: (n,), the index of each event in the batch, ascending.
         ids: the ids of the events, encoded as the content of JSON strings.
         tensors: the tensors with which the model was run; row i belongs to event i.
+        answers: the versions that scored the events.
+        scored_ms: the time of scoring in Unix ms.
     """
 
     batch: Batch
     rows: NDArray[np.intp]
     ids: ByteColumn
     tensors: Mapping[str, NDArray[Any]]
+    answers: AnsweringVersions
+    scored_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureLog:
-    """Writes the feature records of scored events.
+class FeatureRecordBuilder:
+    """Builds the feature records of scored events for the topic of the feature log.
 
     Attributes:
         topic: the topic of the feature log.
@@ -88,26 +92,22 @@ class FeatureLog:
             return None
         return np.flatnonzero(self.sample.select(batch)[rows])
 
-    def encode(
-        self, events: ScoredEvents, encoder: FeatureEncoder, answered_by: RecordEncoder, scored_ms: int
-    ) -> FeatureRecords:
-        """Encode one record for each event. `answered_by` encodes the score records of the version that scored the events."""
+    def build(self, events: ScoredEvents, encoder: FeatureEncoder) -> FeatureRecords:
+        """Build one record for each event."""
         if not len(events.rows):
             return FeatureRecords(events.rows, [])
         try:
-            records = self._encode(events, encoder, answered_by, scored_ms)
+            records = self._encode(events, encoder)
         except Exception:  # the score must be published all the same
             log.exception("the feature records of %d events could not be encoded", len(events.rows))
             return FeatureRecords(events.rows[:0], [], Counter({FAILED: len(events.rows)}))
         return self._without_oversize(events.rows, records)
 
-    def _encode(
-        self, events: ScoredEvents, encoder: FeatureEncoder, answered_by: RecordEncoder, scored_ms: int
-    ) -> Sequence[Record]:
+    def _encode(self, events: ScoredEvents, encoder: FeatureEncoder) -> Sequence[Record]:
         batch = events.batch
         rows = events.rows
         columns = _event_columns(batch, rows, events.ids)
-        pieces = encoder.pieces(columns, events.tensors, answered_by, scored_ms)
+        pieces = encoder.pieces(columns, events.tensors, events.answers, events.scored_ms)
         partitions = np.array([number % self.partitions for _, number in columns.places], np.int32)[columns.lanes]
         plugin = librdkafka_plugin()
         if plugin is not None and isinstance(batch, ColumnarBatch):
@@ -130,6 +130,20 @@ class FeatureLog:
             return FeatureRecords(rows, records)
         kept = [record for record, is_fitting in zip(records, fits.tolist(), strict=True) if is_fitting]
         return FeatureRecords(rows[fits], kept, Counter({OVERSIZE: int(np.count_nonzero(~fits))}))
+
+
+def in_order(parts: Sequence[FeatureRecords]) -> Sequence[FeatureRecords]:
+    """Return the records of disjoint sets of rows so that they are in the order of the events.
+
+    A reader of the feature log can then stop at the first record with a larger offset than the searched one.
+    """
+    filled = [part for part in parts if len(part.records)]
+    if all(before.rows[-1] < after.rows[0] for before, after in pairwise(filled)):
+        return filled
+    rows = np.concatenate([part.rows for part in filled])
+    records = [record for part in filled for record in part.records]
+    order = np.argsort(rows)
+    return [FeatureRecords(rows[order], [records[index] for index in order.tolist()])]
 
 
 def texts_as_ids(ids: Sequence[str]) -> ByteColumn:
