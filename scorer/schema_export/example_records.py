@@ -1,6 +1,7 @@
 """Creation of example records from example events, as producers write them.
 
-An example event contains the value of every field at the field's path, even if a record holds the field outside its value.
+An example event contains the value of every field at the field's path, even if a record holds the field outside its value, or
+if the field is joined from a table.
 """
 
 from collections.abc import Mapping
@@ -28,11 +29,12 @@ class ExampleRecord:
 def create_example_record(signature: Signature, event: Mapping[str, Any]) -> ExampleRecord:
     """Create the record of one example event.
 
-    The record's value is the event as a JSON object. A field whose source is the key, the timestamp or a header is also written
-    to that source. If the source of a field is the whole value, and no other field is read from inside the value, this field
-    replaces the JSON object.
+    The record's value is the event as a JSON object, without joined fields. A field whose source is the key, the timestamp or a
+    header is also written to that source. If the source of a field is the whole value, and no other field is read from inside
+    the value, this field replaces the JSON object.
     """
-    record = ExampleRecord(orjson.dumps(event))
+    joined = {field.name for field in signature.fields if field_sources.table_of(field)}
+    record = ExampleRecord(orjson.dumps({name: value for name, value in event.items() if name not in joined}))
     is_whole_value = not field_sources.only_value_fields(signature).fields
     for one in field_sources.fields_outside_value(signature):
         value = look_up(event, one.steps)

@@ -26,6 +26,7 @@ from scorer.settings.observability import ScorerHttpSettings, TracingSettings
 from scorer.settings.output import DeadLetterSettings, OutputSettings
 from scorer.settings.rollout import RolloutSettings
 from scorer.settings.shadow import ShadowSettings
+from scorer.settings.tables import TableName, TableSettings
 
 
 class Settings(Configuration):
@@ -51,6 +52,8 @@ class Settings(Configuration):
     features: FeatureLogSettings = FeatureLogSettings()
     shadow: ShadowSettings = ShadowSettings()
     rollout: RolloutSettings = RolloutSettings()
+    tables: dict[TableName, TableSettings] = Field(default_factory=dict)
+    """The tables of features by key, by name. The field `customers.age` of a signature is the column `age` of `customers`."""
     region: Name = "local"
     """The region of the scorer. It is a field of every score."""
     replica: Name = Field(default_factory=socket.gethostname)
@@ -97,6 +100,7 @@ class Settings(Configuration):
             ("name (its rollouts topic)", self.rollouts_topic),
             ("output.topic (its corrections topic)", self.corrections_topic),
             ("output.topic (its shadow topic)", self.shadow_topic),
+            *((f"tables.{name}.topic", table.topic) for name, table in self.tables.items()),
         ]
         first: dict[str, str] = {}
         for key, topic in uses:
@@ -118,6 +122,13 @@ class Settings(Configuration):
             raise ValueError(
                 f"input.format {self.input.format} needs a schema: set either schema_registry.url or input.schema_file"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _tables_have_schemas(self) -> "Settings":
+        for name, table in self.tables.items():
+            if table.format in SCHEMA_FORMATS and not self.schema_registry.url:
+                raise ValueError(f"tables.{name}.format {table.format} needs a schema; set schema_registry.url")
         return self
 
     @property
