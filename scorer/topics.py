@@ -209,6 +209,8 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
         settings.status_topic: NewTopic(settings.status_topic, 1, config=BROKER_TIME | {"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=BROKER_TIME | UNLIMITED),
     }
+    if settings.features.topic:
+        plans[settings.features.topic] = NewTopic(settings.features.topic, width)
     if settings.labels.topic:
         plans[settings.labels.topic] = NewTopic(settings.labels.topic, width)
     return [plan for name, plan in plans.items() if name not in existing]

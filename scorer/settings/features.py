@@ -19,7 +19,7 @@ class FeatureLogSettings(Section):
     """The share of keys whose events are logged, such as `0.01`. The sample is selected by a hash of the key, so it is the same
     in every scorer and after every restart. An event without a key is selected by its position."""
     fields: Literal["all"] | list[FieldName] = "all"
-    """The fields of the signature that are logged: `all`, or a list of names. Names that a version does not have are ignored."""
+    """The fields of the signature that are logged: `all`, or a list of names. A version ignores names that it does not have."""
     format: Literal["json", "avro"] = "json"
     """The format of a record. `avro` needs `schema_registry.url`; the schema is registered under `<topic>-value`."""
 
