@@ -102,7 +102,9 @@ def decode_score(record: Record) -> dict[str, Any]:
 
 
 def plain_batches(count: int, value: bytes = b'{"a":%d,"id":"e"}') -> tuple[Batch, ColumnarBatch]:
-    drawn = [(value % row if b"%d" in value else value, b"k%d" % (row % 7), PLACES[row % 3], 5) for row in range(count)]
+    drawn: list[tuple[bytes | None, bytes | None, tuple[str, int], int]] = [
+        (value % row if b"%d" in value else value, b"k%d" % (row % 7), PLACES[row % 3], 5) for row in range(count)
+    ]
     return batches(drawn, [None] * count)
 
 
