@@ -34,6 +34,7 @@ from scorer.decoding.types import decode_after_look_ups
 from scorer.evaluation.class_names import Classes
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Unusable
+from scorer.features.logged_inputs import absent_names, select_logged
 from scorer.models.registry_access import open_cache, open_source, pull_version
 from scorer.models.servable import Servable, make
 from scorer.native.librdkafka import plugin_status
@@ -94,6 +95,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         result = golden if package.golden else "has no golden examples to compare with"
         yield Finding("model", True, f"{servable.label} loads and {result}")
         yield Finding("native", True, f"native library: {plugin_status()}")
+        yield from _logged_fields(settings, servable)
         yield from _samples(settings, servable, described)
     if described and settings.labels.topic:
         yield _labels(settings, settings.labels.topic, described, hidden)
@@ -271,6 +273,20 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
             yield Finding("sample", True, f"the newest {decodable} events of {name} can be decoded")
             yield from _ids(settings.input.id_field, name, decoded.ids)
             yield from _carried_fields(settings.output.carry, name, decoded.carried or [])
+
+
+def _logged_fields(settings: Settings, servable: Servable) -> Iterator[Finding]:
+    """Check that the version has the fields that `features.fields` names. A misspelt field would be missing in the log."""
+    if settings.features.topic is None:
+        return
+    signature = servable.loaded.model.signature()
+    version = servable.encoder.provenance["version"]
+    if absent := absent_names(signature, settings.features.fields):
+        detail = f"version {version} has no field {', '.join(map(repr, absent))} to log"
+        yield Finding("features", False, detail, "correct features.fields")
+    else:
+        count = sum(len(tensor.fields) for tensor in select_logged(signature, settings.features.fields))
+        yield Finding("features", True, f"{count} fields of version {version} are logged in {settings.features.topic}")
 
 
 def _labels(settings: Settings, topic: str, described: dict[str, topics.DescribedTopic], hidden: frozenset[str]) -> Finding:
