@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from model_registry.errors import RegistryError
@@ -55,6 +55,11 @@ class LabelsSection(Section):
 class SnapshotSection(Section):
     """The events of a snapshot, and their split by time."""
 
+    model_config = ConfigDict(serialize_by_alias=True)  # `from` is a keyword of Python
+
+    from_: Literal["events", "features"] = Field(default="events", alias="from")
+    """The source of the inputs: `events` decodes the input topics, `features` reads the scorer's feature log
+    (`features.topic`), which has the inputs as they were served. A signature with joined fields needs `features`."""
     window: Duration = milliseconds("90d")
     """The maximum age of the events that are read, by their Kafka timestamps."""
     validation: Duration = Field(default=milliseconds("14d"), gt=0)

@@ -41,13 +41,21 @@ def init(
         list[str] | None,
         typer.Option(metavar="DOMAIN", help="Allow ONNX operators of this custom domain, such as ai.onnx.contrib; repeatable."),
     ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Join the example fields NAME.field from the table NAME, which the scorer reads; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draft the package of a model; gaps that need a decision are marked FILL IN. Existing files are not overwritten."""
     from model_registry.onnx_tools import draft_package
 
     folder = into or Path(f"{model.stem}-1.0.0")
-    drafted = draft_package.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])))
+    drafted = draft_package.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])), table or ())
     value = {
         "folder": str(folder),
         "files": drafted.files,

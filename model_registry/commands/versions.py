@@ -139,7 +139,7 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
     from model_registry.package import field_sources, json_path, version_difference
 
     where = {
-        field.name: f" at {json_path.format_path(field.path)}" if field.path else field_sources.describe_source(field)
+        field.name: field_sources.describe_source(field) or (f" at {json_path.format_path(field.path)}" if field.path else "")
         for field in signature.fields
     }
     lines = [

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from model_registry.errors import Refused
 from model_registry.onnx_tools.declared_tensors import ModelTensor
 from model_registry.onnx_tools.derive_signature import mask, masked_by, pad_gap, skeleton, tensor_skeleton
-from model_registry.package import binary_fields, json_path, placeholders
+from model_registry.package import binary_fields, field_sources, json_path, placeholders
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, event_fault
 from model_registry.package.json_path import Step
 from model_registry.package.placeholders import BLANK
@@ -39,6 +40,7 @@ class Drafting:
         used_paths: The paths of the fields that already feed a tensor.
         names: The names of the fields drafted so far.
         notes: A message for each choice that was made, with its reason.
+        tables: The names of the tables from which fields are joined.
     """
 
     values: Mapping[Path, Sequence[Any]]
@@ -46,16 +48,31 @@ class Drafting:
     used_paths: set[Path] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    tables: Sequence[str] = ()
+
+    def table_of(self, path: Path) -> str | None:
+        """Return the table from which the field at a path is joined; None if it is a field of the event.
+
+        The example events have the joined field `age` of the table `customers` as `customers.age`, at the top level.
+        """
+        return next((table for table in self.tables if len(path) == 1 and str(path[0]).startswith(f"{table}.")), None)
 
 
 def draft_inputs(
-    tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]]
+    tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]], tables: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the drafted `inputs` of signature.json, and notes about the choices that were made.
 
-    Without `values` (example events) the inputs are drafted from the model alone.
+    Args:
+        tensors: The inputs of the model.
+        values: The values of example events by path; empty to draft the inputs from the model alone.
+        tables: The names of the tables from which fields are joined.
+
+    Raises:
+        Refused: The example events have no field of one of the tables.
     """
-    drafting = Drafting(values)
+    _check_tables(tables, values)
+    drafting = Drafting(values, tables=tables)
     drafting.without_field = [tensor for tensor in tensors if _named(drafting, tensor) is None]
     called = [
         tensor for tensor in tensors if tensor not in drafting.without_field
@@ -65,6 +82,18 @@ def draft_inputs(
     if values:
         _mask(tensors, documents)
     return [documents[tensor.name] for tensor in tensors], drafting.notes
+
+
+def _check_tables(tables: Sequence[str], values: Mapping[Path, Sequence[Any]]) -> None:
+    """Raise Refused unless each name is valid for a table, and the example events have a field of each table."""
+    for table in tables:
+        hint = f'write the joined values into the file of --example, such as {{"{table}.age": 41}}'
+        try:
+            field_sources.check_table_name(table)
+        except ValueError as error:
+            raise Refused(f"--table: {error}", "write the name of the table in scorer.yaml") from None
+        if not any(len(path) == 1 and str(path[0]).startswith(f"{table}.") for path in values):
+            raise Refused(f"--table {table}: no example event has a field whose name begins with {table}.", hint)
 
 
 def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) -> None:
@@ -90,7 +119,7 @@ def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     drafting.notes.append(
         f'input {tensor.name!r} takes bytes, such as a file, one event at a time; for a single number write "shape": []'
     )
-    path = next((path for path in drafting.values if _called(path, tensor.name)), None)
+    path = next((path for path in drafting.values if _called(drafting, path, tensor.name)), None)
     fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
     fed = {key: value for key, value in fed.items() if key != "default"}
     document = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
@@ -135,12 +164,12 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
 
 
 def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the event field with the same name as a tensor; None if there is no fitting field, or several."""
-    # Names are compared without case and separators. Of several fields, one with exactly the same name is preferred, then one
-    # at the top level of the event.
-    # Names are compared without case and separators. Of several fields, one with exactly the same name is preferred, then one
-    # at the top level of the event.
-    called = [path for path in drafting.values if path not in drafting.used_paths and _called(path, tensor.name)]
+    """Return the path of the field that has a tensor's name and fits the tensor; None if there is no such field, or several.
+
+    Names are compared without case and separators. Of several such fields, a field with exactly the same name is preferred.
+    Among fields that are equal in this, a field at the top level of the event is preferred.
+    """
+    called = [path for path in drafting.values if path not in drafting.used_paths and _called(drafting, path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     exact = [path for path in fitting if path[-1] == tensor.name]
     top = [path for path in exact or fitting if len(path) == 1]
@@ -152,7 +181,7 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
     """Return why `_named` finds no field for a tensor: no field of that name, no fitting field, or several fields."""
-    called = [path for path in drafting.values if path not in drafting.used_paths and _called(path, tensor.name)]
+    called = [path for path in drafting.values if path not in drafting.used_paths and _called(drafting, path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
         return NONE_NAMED
@@ -200,9 +229,14 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
     name = json_path.format_path(path) if name in drafting.names else name
     drafting.names.add(name)
     document: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.format_path(path)})
+    table = drafting.table_of(path)
+    document |= {"from": f"{field_sources.TABLE}{table}"} if table else {}
     if any(value is None for value in drafting.values[path]):
         hint = ' ("nan" if the model knows missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
         document |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
+    elif table:
+        consequence = f"an event without a row in the table {table} is a dead letter"
+        drafting.notes.append(f'field {name} is required: {consequence}; to score such an event, add "default"')
     return document
 
 
@@ -234,8 +268,10 @@ def _short(document: dict[str, Any]) -> Any:
     return document["name"] if document.keys() == {"name"} else document
 
 
-def _called(path: Path, name: str) -> bool:
+def _called(drafting: Drafting, path: Path, name: str) -> bool:
     last = next((step for step in reversed(path) if isinstance(step, str)), "")
+    if (table := drafting.table_of(path)) and _normalised_name(last) != _normalised_name(name):
+        last = last.removeprefix(f"{table}.")
     return isinstance(path[-1], str) and _normalised_name(last) == _normalised_name(name)
 
 

@@ -56,7 +56,14 @@ class DraftedPackage:
     commands: list[str]
 
 
-def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> DraftedPackage:
+def write(
+    model: Path,
+    folder: Path,
+    example: Path | None,
+    labels: Path | None,
+    domains: Collection[str],
+    tables: Sequence[str] = (),
+) -> DraftedPackage:
     """Draft the package of a model and write it into a folder.
 
     Args:
@@ -65,17 +72,25 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
         example: A file with example events; None drafts without examples.
         labels: A file with the labels of the output's columns; None drafts without labels.
         domains: The operator domains that are allowed in addition to the standard ones.
+        tables: The names of the tables from which fields of the examples are joined.
 
     Raises:
         Corrupt: The model is not an ONNX file.
-        Refused: A file exists, the model is unsafe, or the events or labels cannot be read.
+        Refused: A file exists, the model is unsafe, the events or labels cannot be read, or the examples have no field of one
+            of the tables.
     """
     with tempfile.TemporaryDirectory(prefix="model-registry-") as scratch:
-        return _write(model, folder, example, labels, domains, Path(scratch))
+        return _write(model, folder, example, labels, domains, tables, Path(scratch))
 
 
 def _write(
-    stated: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str], scratch: Path
+    stated: Path,
+    folder: Path,
+    example: Path | None,
+    labels: Path | None,
+    domains: Collection[str],
+    tables: Sequence[str],
+    scratch: Path,
 ) -> DraftedPackage:
     onnx_file = safety.check(stated, None, domains)
     if fault := declared_tensors.unfeedable_reason(onnx_file.inputs):
@@ -83,7 +98,7 @@ def _write(
     model, changes = _without_zipmap(stated, onnx_file, folder, scratch)
     onnx_file = onnx_file if model is stated else safety.check(model, None, domains)
     events = draft_events.read(example) if example else []
-    document, notes = _signature(onnx_file, events, draft_labels.read(labels) if labels else [])
+    document, notes = _signature(onnx_file, events, draft_labels.read(labels) if labels else [], tables)
     notes[:0] = changes
     signature = None if any(placeholders.find_in_document(document)) else parse_signature(msgspec.json.encode(document))
     if signature and (fault := declared_tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
@@ -130,19 +145,21 @@ def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Pat
     return changed, [remove_zipmap.note(unzipped, uncompared)]
 
 
-def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def _signature(
+    onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[str], tables: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
     stated = onnx_file.inputs
     values = draft_events.values(events)
     outputs = draft_unbatched.batched(stated, onnx_file.outputs)
     reason = draft_unbatched.reason_for_single_events(stated, outputs)
     opened = list(stated)
-    drafted, notes = draft_inputs.draft_inputs(opened, values)
+    drafted, notes = draft_inputs.draft_inputs(opened, values, tables)
     lengths = "" if reason else draft_unbatched.reason_for_single_lengths(stated, outputs, drafted)
     if reason := reason or lengths:
         stated, outputs = draft_unbatched.with_unit_batch(stated, outputs, lengths=bool(lengths))
         fed = draft_unbatched.select_event_inputs(stated)
         opened = [draft_unbatched.add_open_batch(tensor, alone=tensor in fed) for tensor in stated]
-        drafted, notes = draft_inputs.draft_inputs(opened, values)
+        drafted, notes = draft_inputs.draft_inputs(opened, values, tables)
     only = len(stated) == 1
     inputs = [draft_unbatched.draft_single_input(*parts, only=only) for parts in zip(drafted, stated, opened, strict=True)]
     if reason:

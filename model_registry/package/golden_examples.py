@@ -68,7 +68,7 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
     """Return the reason why an event does not fit a signature, with the field's name; None if it fits."""
     for field in signature.fields:
         if fault := _field_fault(field, event):
-            where = f" ({json_path.format_path(field.path)})" if field.path else ""
+            where = f" ({json_path.format_path(field.path)})" if field.path and not field.source else ""
             return f"event field {field.name!r}{where}{fault}"
     return None
 

@@ -36,8 +36,9 @@ class InputField:
         array: The number of elements of an array field; the largest number if its length varies; None for a scalar.
         shape: The shape in which the elements of an array may also be nested, with -1 for a length that varies; None allows
             only flat arrays.
-        path: The path of the value in the event; None if the value is at the top level under the field's name.
-        source: The part of the record that holds the value, see field_sources.py; None for the event.
+        path: The path of the value in the event; None if the value is at the top level under the field's name. If the value is
+            in a table, the path of the value in a row of the table, see `field_sources.column_steps`.
+        source: The part of the record, or the table, that holds the value, see field_sources.py; None for the event.
         raw: Whether the value is a byte string that holds the elements, see binary_fields.py.
     """
 
@@ -53,8 +54,8 @@ class InputField:
 
     @property
     def steps(self) -> tuple[json_path.Step, ...]:
-        """The path of the value in the event, also if `path` is None."""
-        return self.path or (self.name,)
+        """The path of the value in the event, also if `path` is None; the name if another part or a table holds the value."""
+        return self.path if self.path and not self.source else (self.name,)
 
     @property
     def varies(self) -> bool:

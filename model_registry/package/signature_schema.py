@@ -158,7 +158,7 @@ class _Tensor(DocumentPart):
     def _field(self, field: _Field) -> InputField:
         default = dtypes.parse_element(self.default if field.default is None else field.default, self.dtype)
         required = default is None if field.required is None else field.required
-        path = None if field.path == (field.name,) else field.path
+        path = None if field.path == (field.name,) and not field.source else field.path
         shape = tuple(self.shape) if self.shape and (field.array or shapes.varies(self.shape)) else ()
         length = shapes.step_size(shape) * (field.max_length or 1) if shape else field.length
         if field.bytes and not shape:

@@ -197,6 +197,9 @@ def _fault(earlier: InputField | None, later: InputField) -> str:
             field.source or f"the event ({json_path.format_path(field.steps)})" for field in (earlier, later)
         )
         return f"field {later.name} came from {old_source} and comes from {new_source}"
+    if field_sources.table_of(later) and field_sources.column_steps(later) != field_sources.column_steps(earlier):
+        old_path, new_path = (json_path.format_path(field_sources.column_steps(field)) for field in (earlier, later))
+        return f"field {later.name} was column {old_path} of {later.source} and is column {new_path}"
     if not later.source and later.steps != earlier.steps:
         old_path = json_path.format_path(earlier.steps)
         new_path = json_path.format_path(later.steps)
@@ -223,10 +226,10 @@ def describe_type(field: InputField) -> str:
 
 def _shown(field: InputField) -> str:
     where = (
-        f", at {json_path.format_path(field.path)}"
-        if field.path
-        else f",{field_sources.describe_source(field)}"
+        f",{field_sources.describe_source(field)}"
         if field.source
+        else f", at {json_path.format_path(field.path)}"
+        if field.path
         else ""
     )
     absent = "required" if field.required else "empty where absent" if field.varies else f"default {field.default}"

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Generic, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as EnvironmentFault
 
@@ -260,7 +261,7 @@ def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any)
     # properties may contain secrets, even if the user has written a text instead of a mapping.
     section: Any = model
     for at, part in enumerate(path):
-        field = getattr(section, "model_fields", {}).get(part)
+        field = _settings_of(section).get(part)
         if field is None:
             return False
         section = field.annotation
@@ -275,5 +276,10 @@ def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any)
 def _names_at(model: type[Configuration], path: Sequence[str]) -> list[str]:
     section: Any = model
     for part in path:
-        section = section.model_fields[part].annotation
-    return list(section.model_fields)
+        section = _settings_of(section)[part].annotation
+    return list(_settings_of(section))
+
+
+def _settings_of(section: Any) -> dict[str, FieldInfo]:
+    """Return the settings of a section by their names in the file; empty for a value that is no section."""
+    return {field.alias or name: field for name, field in getattr(section, "model_fields", {}).items()}

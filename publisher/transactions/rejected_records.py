@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher.errors import Aborted, RecordRejected
 from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
-from publisher.transactions.session import PackedRecordBatch, Record
+from publisher.transactions.session import PackedRecordBatch, Record, RecordParts
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
 REPORTS_SECONDS = 300.0  # how long each record has a delivery report after a rejection: further invalid records are likely
@@ -101,9 +101,16 @@ class RejectedRecords:
 
 
 def _records_to_produce(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records that the caller must pass to `producer.produce`."""
-    # A PackedRecordBatch is passed to the producer here, if the producer has a librdkafka handle. Only the records that the
-    # producer rejects are yielded; the caller's `produce` call then raises the reason.
+    """Yield the records that the caller must pass to `producer.produce` one by one.
+
+    The parts of `RecordParts` are handled one after the other. If the records are a PackedRecordBatch and the producer has a
+    librdkafka handle, this function itself passes the records to the producer. It yields only the records that the producer
+    rejects. The caller's `produce` call for such a record then raises the reason.
+    """
+    if isinstance(records, RecordParts):
+        for part in records.parts:
+            yield from _records_to_produce(producer, part)
+        return
     if not isinstance(records, PackedRecordBatch) or not getattr(producer, "handle", None):
         yield from records
         return

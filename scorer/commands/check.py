@@ -6,14 +6,14 @@ Each step uses the code of `scorer run`.
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException, Message
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ResourceType
 
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
@@ -34,12 +34,14 @@ from scorer.decoding.types import decode_after_look_ups
 from scorer.evaluation.class_names import Classes
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Unusable
+from scorer.features.logged_inputs import absent_names, select_logged
 from scorer.models.registry_access import open_cache, open_source, pull_version
 from scorer.models.servable import Servable, make
 from scorer.native.librdkafka import plugin_status
 from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
+from scorer.tables.lookup import ExampleTables
 from scorer.topics import DescribedTopic
 
 BEGIN_SECONDS = 60.0  # time limit of the first transaction, which may wait until its coordinator has loaded its state
@@ -83,7 +85,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         package, resolution = pull_version(settings)
         moves = move_admission(settings.model.policy, open_cache(settings.model).root)
         moves.check(open_source(settings), settings.model.tag, resolution, datetime.now(UTC))
-        servable = make(package, resolution, tried_loader(settings), settings)
+        servable = make(package, resolution, tried_loader(settings, tables=ExampleTables()), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except ModelRefused as error:
@@ -93,6 +95,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         result = golden if package.golden else "has no golden examples to compare with"
         yield Finding("model", True, f"{servable.label} loads and {result}")
         yield Finding("native", True, f"native library: {plugin_status()}")
+        yield from _logged_fields(settings, servable)
         yield from _samples(settings, servable, described)
     if described and settings.labels.topic:
         yield _labels(settings, settings.labels.topic, described, hidden)
@@ -121,6 +124,8 @@ def _broker(
                 described = topics.describe(admin, settings.kafka, used)
             yield Finding("created topics", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, described, hidden, topics.names(admin, settings.kafka))
+        if settings.tables:
+            yield from _tables(settings, described, admin)
         _group_and_transactions(settings, admin)
         yield _members(settings, admin)
     except Fatal as error:
@@ -185,6 +190,39 @@ def _topics(
         yield Finding("optional topics", True, f"not visible to this user, whether or not they exist: {', '.join(invisible)}")
 
 
+def _tables(settings: Settings, described: dict[str, topics.DescribedTopic], admin: AdminClient) -> Iterator[Finding]:
+    """Check that the topics of tables are compacted. `_topics` reports missing ones, and those with other partitions."""
+    faults = topics.uncompacted(settings, described)
+    if (broker := _broker_settings(admin)) and is_compaction_disabled(broker):
+        faults.append("the broker compacts no topic, so that old rows of tables are never removed: log.cleaner.enable is false")
+    for fault in faults:
+        yield Finding("table", False, fault, "scorer/TABLES.md describes the topics of tables")
+    if faults or any(table.topic not in described for table in settings.tables.values()):
+        return
+    for name, table in settings.tables.items():
+        topic = described[table.topic]
+        policy = f"cleanup.policy {topic.cleanup_policy}" if topic.cleanup_policy else "its cleanup.policy cannot be read"
+        partitions = f"{topic.partitions} partitions"
+        if table.scope == "partition":
+            partitions += " as the input; its producers must use the same partitioner as those of events"
+        yield Finding("table", True, f"{name}: {table.topic}, {policy}, {partitions}")
+
+
+def is_compaction_disabled(broker: Mapping[str, ConfigEntry]) -> bool:
+    """Return whether the settings of a broker disable the compaction of topics."""
+    cleaner = broker.get("log.cleaner.enable")
+    return cleaner is not None and cleaner.value == "false"
+
+
+def _broker_settings(admin: AdminClient) -> dict[str, ConfigEntry]:
+    """Return the settings of a broker by name; {} if this client may not read them."""
+    try:
+        resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
+        return admin.describe_configs([resource], request_timeout=5)[resource].result()
+    except KafkaException:
+        return {}
+
+
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
     """Check the broker's session time-out, after which another scorer takes over from a crashed one."""
     # In the group protocol of KIP-848 a client cannot set the time-out itself. The broker's default is 45 s.
@@ -236,6 +274,20 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
             yield Finding("sample", True, f"the newest {decodable} events of {name} can be decoded")
             yield from _ids(settings.input.id_field, name, decoded.ids)
             yield from _carried_fields(settings.output.carry, name, decoded.carried or [])
+
+
+def _logged_fields(settings: Settings, servable: Servable) -> Iterator[Finding]:
+    """Check that the version has the fields that `features.fields` names. A misspelt field would be missing in the log."""
+    if settings.features.topic is None:
+        return
+    signature = servable.loaded.model.signature()
+    version = servable.encoder.provenance["version"]
+    if absent := absent_names(signature, settings.features.fields):
+        detail = f"version {version} has no field {', '.join(map(repr, absent))} to log"
+        yield Finding("features", False, detail, "correct features.fields")
+    else:
+        count = sum(len(tensor.fields) for tensor in select_logged(signature, settings.features.fields))
+        yield Finding("features", True, f"{count} fields of version {version} are logged in {settings.features.topic}")
 
 
 def _labels(settings: Settings, topic: str, described: dict[str, topics.DescribedTopic], hidden: frozenset[str]) -> Finding:

@@ -3,14 +3,24 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from model_registry.package import field_sources
+from model_registry.package import field_sources, json_path
 from model_registry.package.signature import Signature
 from scorer.decoding.batch import Headers
 from scorer.decoding.key_header_fields import KeyHeaderDecoder
 from scorer.decoding.passthrough_fields import PassthroughDecoder, Path, PathReader
+from scorer.decoding.table_fields import (
+    EventKeyReader,
+    IdKeyReader,
+    JoinInputDecoder,
+    KeyReader,
+    RecordKeyReader,
+    TableFieldsDecoder,
+    TableJoin,
+)
 from scorer.decoding.types import Decoder, FormatMismatch
 from scorer.settings import Settings
-from scorer.settings.input_formats import INPUT_FORMATS
+from scorer.settings.input_formats import INPUT_FORMATS, NAMED_FIELD_FORMATS
+from scorer.tables.lookup import TableLookup
 
 
 class IdReader(Protocol):
@@ -20,18 +30,82 @@ class IdReader(Protocol):
         """Return the id; None if the value has no id, or if the id cannot be read. `headers` may identify the schema."""
 
 
-def create_decoder(settings: Settings, signature: Signature) -> Decoder:
+def create_decoder(settings: Settings, signature: Signature, tables: TableLookup | None = None) -> Decoder:
     """Create the decoder of `input.format` for one signature. The decoder also reads the fields of `output.carry`.
 
+    Args:
+        settings: the configuration.
+        signature: the model's signature.
+        tables: the tables of joined fields; None if this process has no tables.
+
     Raises:
-        FormatMismatch: events in this format cannot contain the fields of the signature.
+        FormatMismatch: events in this format cannot contain the fields of the signature, or a joined field has no table.
         Fatal: the format's library or its schema is missing.
     """
+    join = create_join(signature, tables)
+    if join is None:
+        return _create_record_decoder(settings, signature)
+    return TableFieldsDecoder(create_join_inputs(settings, signature), join)
+
+
+def create_join(signature: Signature, tables: TableLookup | None) -> TableJoin | None:
+    """Create the join of the events of a signature with the rows of tables; None if the signature has no joined fields.
+
+    Raises FormatMismatch if the signature has joined fields, and this process has no tables.
+    """
+    for table, fields in field_sources.joined_fields(signature).items():
+        if tables is None:
+            raise FormatMismatch(f"field {fields[0].name!r} is joined from the table {table}, and this command reads no tables")
+    return TableJoin(signature, tables) if tables is not None and field_sources.joined_fields(signature) else None
+
+
+def create_join_inputs(settings: Settings, signature: Signature) -> JoinInputDecoder:
+    """Create the decoder of the part of events that is read without tables: the fields of records, and the keys of rows.
+
+    Raises:
+        FormatMismatch: events in this format cannot contain the fields of the signature or the key of a table, or the
+            configuration lacks a table.
+        Fatal: the format's library or its schema is missing.
+    """
+    readers: dict[str | None, KeyReader] = {}
+    reader_of_table: dict[str, KeyReader] = {}
+    for table, fields in field_sources.joined_fields(signature).items():
+        if table not in settings.tables:
+            raise FormatMismatch(
+                f"field {fields[0].name!r} is joined from the table {table}, which the configuration lacks; add tables.{table}"
+            )
+        path = settings.tables[table].key
+        if path not in readers:
+            readers[path] = _create_key_reader(settings, table, path)
+        reader_of_table[table] = readers[path]
+    return JoinInputDecoder(_create_record_decoder(settings, signature), reader_of_table)
+
+
+def _create_key_reader(settings: Settings, table: str, path: str | None) -> KeyReader:
+    """Create the reader of the keys of a table, at a path of the events, or None for the keys of the records."""
+    format_ = settings.input.format
+    if path is None:
+        return RecordKeyReader()
+    if format_ not in NAMED_FIELD_FORMATS:
+        raise FormatMismatch(
+            f"tables.{table}.key is the path {path} of events, and input.format {format_} has no named fields; "
+            "leave the key out to use the key of the record"
+        )
+    id_field = settings.input.id_field
+    if id_field and json_path.parse_object_path(id_field) == json_path.parse_object_path(path):
+        return IdKeyReader()
+    key_is_id = settings.model_copy(update={"input": settings.input.model_copy(update={"id": path})})
+    return EventKeyReader(_create_format_decoder(key_is_id, Signature((), ())))
+
+
+def _create_record_decoder(settings: Settings, signature: Signature) -> Decoder:
+    """Create the decoder of all fields but the joined ones. It also reads the fields of `output.carry`."""
     value_signature = field_sources.only_value_fields(signature)
     _check_parsed(settings, signature)
     decoder = _create_format_decoder(settings, value_signature)
-    if value_signature is not signature:
-        decoder = KeyHeaderDecoder(decoder, signature)
+    record_signature = field_sources.only_record_fields(signature)
+    if field_sources.fields_outside_value(signature):
+        decoder = KeyHeaderDecoder(decoder, record_signature)
     if not settings.output.carry:
         return decoder
     carry = settings.output.carry

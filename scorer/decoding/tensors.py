@@ -113,6 +113,7 @@ def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
         [decoded.ids[index] for index in keep],
         {name: tensor[list(keep)] for name, tensor in decoded.tensors.items()},
         decoded.rejected,
+        None if decoded.carried is None else [decoded.carried[index] for index in keep],
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CANARY, CHAMPION, SHADOW, Role
 from model_registry.package import Package
+from scorer.features.record_encoder import FeatureEncoder
+from scorer.features.version_encoder import create_feature_encoder
 from scorer.models.loaded_model import LoadedModel
 from scorer.models.traffic_split import TrafficSplit
 from scorer.scores import formats as score_formats
@@ -25,12 +27,14 @@ class Servable:
         encoder: the encoder of the version's score records.
         resolution: the version, and the revision of the channel that names it.
         reason: the reason of the channel move that created this revision.
+        features: the encoder of the version's feature records; None without a feature log.
     """
 
     loaded: LoadedModel
     encoder: RecordEncoder
     resolution: Resolution
     reason: str = ""
+    features: FeatureEncoder | None = None
 
     def in_role(self, resolution: Resolution, reason: str, role: str) -> "Servable":
         """Return a copy in this role, whose records contain the revision of `resolution`."""
@@ -112,8 +116,19 @@ class CanaryArm:
 
 
 def make(package: Package, resolution: Resolution, load: LoadPackage, settings: Settings, role: str = CHAMPION) -> Servable:
-    """Load a package and prepare it to serve in this role. Raises the errors of `load` and of `formats.encoder`."""
+    """Load a package and create its servable in the given role.
+
+    Raises the errors of `load`, of `formats.encoder` and of `create_feature_encoder`.
+    """
     encoder = score_formats.encoder(  # before the model: it may send a request to a schema registry, once per process
         settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )
-    return Servable(load(package), encoder, resolution).in_role(resolution, "", role)
+    features = None if package.signature is None else create_feature_encoder(settings, package.signature)
+    loaded = load(package)
+    if package.signature is None:  # the signature is derived from the model
+        try:
+            features = create_feature_encoder(settings, loaded.model.signature())
+        except BaseException:
+            loaded.model.close()
+            raise
+    return Servable(loaded, encoder, resolution, features=features).in_role(resolution, "", role)

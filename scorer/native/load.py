@@ -40,7 +40,7 @@ def native_library() -> NativeLibrary:
 
 
 def declare_functions(library: ctypes.PyDLL) -> ctypes.PyDLL:
-    """Declare the types of the functions of scanner.h, hash.c and source_positions.c.
+    """Declare the types of the functions of scanner.h, hash.c, source_positions.c and feature_rows.c.
 
     Raises AttributeError if a function is missing. The library is a PyDLL, which holds the GIL during a call. A call takes a
     fraction of a millisecond.
@@ -56,4 +56,8 @@ def declare_functions(library: ctypes.PyDLL) -> ctypes.PyDLL:
     library.texts_hash.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, ctypes.c_uint64, POINTER]
     library.source_positions_scan.restype = None
     library.source_positions_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER]
+    library.json_members.restype = None
+    library.json_members.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64, POINTER, POINTER, POINTER, POINTER]
+    library.avro_integers.restype = None
+    library.avro_integers.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64, POINTER, POINTER]
     return library

@@ -1,6 +1,7 @@
 """Creation of example records from example events, as producers write them.
 
-An example event has every field at the field's path, even a field that a record has in its key or headers.
+An example event contains the value of every field at the field's path, even if a record holds the field outside its value, or
+if the field is joined from a table.
 """
 
 from collections.abc import Mapping
@@ -26,10 +27,14 @@ class ExampleRecord:
 
 
 def create_example_record(signature: Signature, event: Mapping[str, Any]) -> ExampleRecord:
-    """Create the record of one example event, as a producer would write it."""
-    # The value is the event as a JSON object. A field from the key, the timestamp or a header is also written there. A field
-    # that is the whole value replaces the JSON object, if no other field is read from inside the value.
-    record = ExampleRecord(orjson.dumps(event))
+    """Create the record of one example event.
+
+    The record's value is the event as a JSON object, without joined fields. A field whose source is the key, the timestamp or a
+    header is also written to that source. If the source of a field is the whole value, and no other field is read from inside
+    the value, this field replaces the JSON object.
+    """
+    joined = {field.name for field in signature.fields if field_sources.table_of(field)}
+    record = ExampleRecord(orjson.dumps({name: value for name, value in event.items() if name not in joined}))
     is_whole_value = not field_sources.only_value_fields(signature).fields
     for one in field_sources.fields_outside_value(signature):
         value = look_up(event, one.steps)

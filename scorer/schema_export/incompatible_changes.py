@@ -52,12 +52,8 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
         elif not new.source and (fault := path_conflict(events, new.steps)):
             yield f"is read at {format_path(new.steps)} now{fault} before"
         return
-    if old.source != new.source:
-        before, now = (one.source or f"the event ({format_path(one.steps)})" for one in (old, new))
-        yield f"comes from {now} now, and came from {before} before"
-        return
-    if not new.source and old.steps != new.steps:
-        yield f"is read at {format_path(new.steps)} now, and was read at {format_path(old.steps)} before"
+    if change := _source_change(old, new):
+        yield change
         return
     if new.required and not old.required:
         yield "is required now, and might be absent before"
@@ -67,6 +63,19 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
         yield change
     if old.allows_nan and not new.allows_nan:
         yield "may not be NaN now, and might be before"
+
+
+def _source_change(old: InputField, new: InputField) -> str | None:
+    """Return the change as text if a field is read from another source, path or column of a table, else None."""
+    if old.source != new.source:
+        before, now = (one.source or f"the event ({format_path(one.steps)})" for one in (old, new))
+        return f"comes from {now} now, and came from {before} before"
+    if field_sources.table_of(new) and field_sources.column_steps(old) != field_sources.column_steps(new):
+        before, now = (format_path(field_sources.column_steps(one)) for one in (old, new))
+        return f"is column {now} of {new.source} now, and was column {before} before"
+    if not new.source and old.steps != new.steps:
+        return f"is read at {format_path(new.steps)} now, and was read at {format_path(old.steps)} before"
+    return None
 
 
 def _type_change(old: str, new: str, *, raw: bool) -> str | None:
@@ -95,7 +104,7 @@ def _position_changes(old: Signature, new: Signature) -> list[IncompatibleChange
     after = [field.name for field in field_sources.only_value_fields(new).fields]
     changes = [
         IncompatibleChange(field.name, f"has the path {format_path(field.path)} now: there are no names")
-        for field in new.fields
+        for field in field_sources.only_value_fields(new).fields
         if field.path
     ]
     changes += [

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
-from model_registry.untrusted_input.varint import encode_varint
+from scorer.scores.avro_values import long, string
 from scorer.scores.record import RecordColumns, RecordEncoder, Value, values
 from scorer.scores.schema import SCHEMA
 from scorer.settings.carry import CarriedField, Scalar
@@ -99,18 +99,6 @@ def _encode_score(value: Value) -> bytes:
 
 def _encode_numbers(numbers: list[float]) -> bytes:
     return (long(len(numbers)) + struct.pack(f"<{len(numbers)}d", *numbers) if numbers else b"") + b"\0"
-
-
-def string(text: str) -> bytes:
-    """Encode an Avro string."""
-    data = text.encode()
-    return long(len(data)) + data
-
-
-def long(number: int) -> bytes:
-    """Encode an integer as an Avro `int` or `long`, which is a zigzag varint."""
-    zigzag = number << 1 if number >= 0 else (-number << 1) - 1
-    return bytes((zigzag,)) if zigzag < 0x80 else encode_varint(zigzag)
 
 
 WRITERS: Mapping[str, Callable[[Any], bytes]] = {

@@ -70,8 +70,8 @@ def packed(
         return None
     columns = batch.columns
     scores = _join_scores(parts, len(columns))
-    id_pieces = None if scores is None else _id_pieces(ids, columns, encoder.provenance["region"])
-    if scores is None or id_pieces is None:
+    own_ids = None if scores is None else id_pieces(ids, columns, encoder.provenance["region"])
+    if scores is None or own_ids is None:
         return None
     count = len(columns)
     lanes = columns.lanes
@@ -79,7 +79,7 @@ def packed(
     last = _join_ends([part.encoder.tail("scored", scored_ms) for part in parts], parts, count)
     pieces = [
         constant(b'{"id":"', count),
-        *id_pieces,
+        *own_ids,
         constant(b'","score":', count),
         RecordPiece(scores),
         chosen(list(map(decision_piece, decisions)), indices),
@@ -161,9 +161,14 @@ def _end_pieces(
     return [chosen([tail[:-1] + b',"carried":' for tail in tails], indices), end_of_row, constant(b"}", count)]
 
 
-def _id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:
-    """Return the pieces that form the id of each record; None if an id is empty, or some events have no id."""
-    # If no event has an id, the ids are the positions of the events.
+def id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:
+    """Return the pieces that form the id of each record, encoded as the content of a JSON string.
+
+    If no event has an id, the ids are the positions of the events.
+
+    Returns:
+        The pieces; None if an id is empty, or if only some of the events have an id.
+    """
     if isinstance(ids, ByteColumn):
         return _require_ids(ids)
     if isinstance(ids, AsciiColumn):

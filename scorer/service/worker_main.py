@@ -227,8 +227,7 @@ class Service:
         traces = configured_traces(settings)
 
         commits = brokers.open_commits()
-        batch_bytes = min(start.output.max_bytes, start.dead_letter.max_bytes)
-        session = brokers.open_session(commits, batch_bytes)  # it initializes producers while the model loads
+        session = brokers.open_session(commits, start.largest_batch)  # it initializes producers while the model loads
         stop.callback(session.close)  # last: the next owner of our partitions waits for open transactions
         metrics.session.counters = session.counters
 

@@ -52,7 +52,7 @@ def candidate_selector(settings: Settings) -> Callable[[Sequence[Role]], Role | 
 def batch_scorer(settings: Settings, start: StartCheck) -> BatchScorer:
     """Create the object that turns batches into records. `start` describes the topics to which the records are written."""
     scorer = ShadowScorer if isinstance(settings, ShadowWorkerSettings) else BatchScorer
-    return scorer(settings, start.output, start.dead_letter, look_up_seconds=SCHEMA_SECONDS)
+    return scorer(settings, start.output, start.dead_letter, start.features, look_up_seconds=SCHEMA_SECONDS)
 
 
 def arm_assigner(settings: Settings, quarantine: Quarantine) -> ArmAssigner:

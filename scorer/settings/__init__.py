@@ -17,6 +17,7 @@ from publisher.runtime.configuration import Configuration, Loaded, Name, Setting
 from publisher.runtime.log_settings import LogSettings
 from scorer.settings.batching import DEFAULT_LATENCY_TARGET_MS, BatchingSettings
 from scorer.settings.carry import check_source
+from scorer.settings.features import FeatureLogSettings
 from scorer.settings.input import InputSettings, SchemaRegistrySettings
 from scorer.settings.input_formats import SCHEMA_FORMATS
 from scorer.settings.labels import LabelSettings
@@ -25,6 +26,7 @@ from scorer.settings.observability import ScorerHttpSettings, TracingSettings
 from scorer.settings.output import DeadLetterSettings, OutputSettings
 from scorer.settings.rollout import RolloutSettings
 from scorer.settings.shadow import ShadowSettings
+from scorer.settings.tables import TableName, TableSettings
 
 
 class Settings(Configuration):
@@ -47,8 +49,11 @@ class Settings(Configuration):
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
+    features: FeatureLogSettings = FeatureLogSettings()
     shadow: ShadowSettings = ShadowSettings()
     rollout: RolloutSettings = RolloutSettings()
+    tables: dict[TableName, TableSettings] = Field(default_factory=dict)
+    """The tables of features by key, by name. The field `customers.age` of a signature is the column `age` of `customers`."""
     region: Name = "local"
     """The region of the scorer. It is a field of every score."""
     replica: Name = Field(default_factory=socket.gethostname)
@@ -91,9 +96,11 @@ class Settings(Configuration):
             ("name (its swaps topic)", self.swaps_topic),
             ("dead_letter.topic (its topic of replayed dead letters)", self.replayed_topic),
             *([("labels.topic", self.labels.topic)] if self.labels.topic else []),
+            *([("features.topic", self.features.topic)] if self.features.topic else []),
             ("name (its rollouts topic)", self.rollouts_topic),
             ("output.topic (its corrections topic)", self.corrections_topic),
             ("output.topic (its shadow topic)", self.shadow_topic),
+            *((f"tables.{name}.topic", table.topic) for name, table in self.tables.items()),
         ]
         first: dict[str, str] = {}
         for key, topic in uses:
@@ -104,13 +111,24 @@ class Settings(Configuration):
     @model_validator(mode="after")
     def _schema_is_configured(self) -> "Settings":
         check_source(self.output.carry, self.input.format)
+        logs_avro = self.features.topic is not None and self.features.format == "avro"
+        if logs_avro and not self.schema_registry.url:
+            raise ValueError("features.format avro needs a schema registry: set schema_registry.url")
         if self.input.format not in SCHEMA_FORMATS:
             return self
-        both = self.input.schema_file and self.schema_registry.url and self.output.format not in SCHEMA_FORMATS
+        writes_schema = self.output.format in SCHEMA_FORMATS or logs_avro
+        both = self.input.schema_file and self.schema_registry.url and not writes_schema
         if both or not (self.input.schema_file or self.schema_registry.url):
             raise ValueError(
                 f"input.format {self.input.format} needs a schema: set either schema_registry.url or input.schema_file"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _tables_have_schemas(self) -> "Settings":
+        for name, table in self.tables.items():
+            if table.format in SCHEMA_FORMATS and not self.schema_registry.url:
+                raise ValueError(f"tables.{name}.format {table.format} needs a schema; set schema_registry.url")
         return self
 
     @property
@@ -174,7 +192,8 @@ class Settings(Configuration):
     @property
     def answer_topics(self) -> tuple[str, ...]:
         """The topics that the transaction of a batch writes records to. The committed offsets are not included."""
-        return self.output.topic, self.dead_letter.topic, self.swaps_topic
+        features = (self.features.topic,) if self.features.topic else ()
+        return self.output.topic, self.dead_letter.topic, self.swaps_topic, *features
 
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:

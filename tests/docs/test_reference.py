@@ -8,6 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from model_registry.package import field_sources
 from model_registry.package.event_tree import look_up
 from model_registry.package.golden_examples import parse_lines
 from model_registry.package.padding import MAX_STEPS, bucket
@@ -54,7 +55,7 @@ def test_every_generated_part_of_a_page_has_its_maker() -> None:
 
 
 def test_every_setting_has_a_row_and_words_of_its_own() -> None:
-    rows = re.findall(r"^\| `([a-z_.]+)` \| (.+) \| (.+) \| (.+) \|$", reference.settings(), re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Za-z_.]+)` \| (.+) \| (.+) \| (.+) \|$", reference.settings(), re.MULTILINE)
     assert {name for name, *_ in rows} == setting_names(Settings)
     assert all(words.endswith(".") for *_, words in rows)
 
@@ -126,6 +127,10 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     (file,) = parse_signature(blocks["files"]).fields
     assert (file.source, file.raw, file.max_length) == ("value", True, 2_000_000)
     assert [field.source for field in parse_signature(blocks["values"]).fields] == ["value", "key", "header:price", "time"]
+    columns = {
+        field.name: field_sources.column_steps(field) for field in parse_signature(blocks["joined"]).fields if field.source
+    }
+    assert columns == {"customers.age": ("age",), "zip": ("address", "zip")}
     (nested,) = parse_lines(blocks["paths-golden"].encode(), parse_signature(blocks["paths"]))
     assert [look_up(nested.event, field.steps) for field in parse_signature(blocks["paths"]).fields] == [3, 8, 5]
 

@@ -60,10 +60,14 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the path and the value of each field in one row. A field with the default NaN is omitted if its value is NaN."""
+    """Yield the path and the value of each field in one row. The path of a field with another source is its name.
+
+    A field whose default is NaN is omitted if its value in this row contains NaN.
+    """
     for field in signature.fields:
         tensor, place = next(columns(signature, field))
         values = tensors[tensor][row].ravel()[place].tolist()
         if field.allows_nan and any(value != value for value in values):
             continue
-        yield field.steps, values if field.array is not None else values[0]
+        steps = (field.name,) if field.source else field.steps
+        yield steps, values if field.array is not None else values[0]

@@ -155,6 +155,7 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
     sections = {
         "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
         "labels": type(settings.labels).model_validate(stated["labels"]),
+        "features": type(settings.features).model_validate(stated.get("features", {})),
     }
     return settings.model_copy(update={**sections, "name": str(stated["name"]), "region": stated["region"]})
 

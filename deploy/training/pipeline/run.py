@@ -24,7 +24,9 @@ from model_registry.signing.signatures import TrustedKey
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
-from scorer.decoding.types import FormatMismatch
+from scorer.decoding.types import Decoder, FormatMismatch
+from scorer.features.log import create_reader
+from scorer.features.read import FeatureLogDecoder
 from scorer.models.registry_access import open_source, pull_version
 from scorer.settings import Settings
 from training.pipeline.journal import Journal, written
@@ -120,8 +122,12 @@ class Run:
 
         Raises Fatal (exit code 3) if the records have changed since they were copied.
         """
+        decoder: Decoder
         try:
-            decoder = decoder_factory.create_decoder(self.settings, self.signature)
+            if self.training.snapshot.from_ == "features":
+                decoder = FeatureLogDecoder(self.signature, create_reader(self.settings))
+            else:
+                decoder = decoder_factory.create_decoder(self.settings, self.signature)
         except FormatMismatch as error:
             message = f"input.format {self.settings.input.format} does not match the signature: {error}"
             raise Fatal(message, "set signature in training.yaml to a file that matches the events", USAGE) from None
@@ -213,7 +219,8 @@ class Run:
 def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
     """Return the settings that affect the model or its evaluation, without secrets and paths. Raises RegistryError."""
     own_settings = training.model_dump(mode="json", exclude=PRIVATE)
-    scorers = settings.model_dump(mode="json", include=set(SCORERS), exclude={"input": {"schema_file"}})
+    sections = {*SCORERS, "features"} if training.snapshot.from_ == "features" else set(SCORERS)
+    scorers = settings.model_dump(mode="json", include=sections, exclude={"input": {"schema_file"}})
     return {"training": own_settings, "scorer": {**scorers, "schema": schema(settings)}}
 
 

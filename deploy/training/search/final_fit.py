@@ -44,4 +44,5 @@ def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
         np.concatenate([first.outcomes, second.outcomes]),
         Places(first.places.topics, *columns),
         [*first.values, *second.values],
+        logged=first.logged,
     )

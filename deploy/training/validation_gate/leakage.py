@@ -21,18 +21,23 @@ UNTIL = "learned_until_ms"
 class Learned:
     """The training data of a version: records of one cluster, as offset ranges [from, to) by partition.
 
-    Only records with a Kafka timestamp up to `until_ms` (Unix ms) belong to it; all records if `until_ms` is None.
+    The training data includes only records with a Kafka timestamp up to `until_ms` (Unix ms). If `until_ms` is None, it
+    includes all records of the ranges. `logged` states whether the records are from the feature log; otherwise they are events.
     """
 
     cluster: str
     spans: Mapping[Partition, tuple[int, int]]
     until_ms: int | None
+    logged: bool = False
 
     def rows(self, rows: LabelledRows, cluster: str) -> int:
-        """Return how many of these rows are in the training data.
+        """Return how many of these rows, read from the cluster with the id `cluster`, are in the training data.
 
-        `cluster` is the id of the cluster that the rows come from.
+        If only one of the two is from the feature log, the positions of the same event differ. Then all rows up to `until_ms`
+        count.
         """
+        if self.logged != rows.logged:
+            return len(rows) if self.until_ms is None else int((rows.places.time_ms <= self.until_ms).sum())
         if cluster != self.cluster:
             return 0
         places = rows.places
@@ -64,4 +69,13 @@ def learned(provenance: Mapping[str, Any]) -> Learned | None:
             clusters.add(cluster)
             spans[topic, int(partition)] = int(noted["from"]), int(noted["to"])
     until = definition.get("internalParameters", {}).get(UNTIL)
-    return Learned(clusters.pop(), spans, until) if len(clusters) == 1 else None
+    source = _external(definition, "config", "training", "snapshot").get("from")
+    return Learned(clusters.pop(), spans, until, source == "features") if len(clusters) == 1 else None
+
+
+def _external(definition: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """Return an object of the external parameters of a build; an empty object if it is absent."""
+    value: Any = definition.get("externalParameters")
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}

@@ -89,6 +89,40 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     assert answer("inspect", "oci:./registry/late:prod")["version"] == "1.0.0"
 
 
+def test_fields_of_a_table_are_joined(folder: Path) -> None:
+    named_inputs(folder / "late.onnx")
+    events = [{"distance": 100 * n, "carriers.dep_delay": n, "other.dep_delay": "-"} for n in range(2)]
+    written(folder / "flights.jsonl", events)
+    drafted = answer("init", "late.onnx", "--example", "flights.jsonl", "--table", "carriers")
+    assert drafted["notes"][0] == (
+        "field carriers.dep_delay is required: an event without a row in the table carriers is a dead letter; to score such an "
+        'event, add "default"'
+    )
+    package = folder / "late-1.0.0"
+    assert json.loads((package / "signature.json").read_text())["inputs"][1] == {
+        "tensor": "dep_delay",
+        "dtype": "float32",
+        "fields": [{"name": "carriers.dep_delay", "from": "table:carriers"}],
+    }
+    golden = [json.loads(line) for line in (package / "golden.jsonl").read_text().splitlines()]
+    assert [(line["event"], line["score"]) for line in golden] == [(events[0], 0.0), (events[1], 102.0)]
+
+    (package / "README.md").write_text("# Late\n\nHow late a flight will be.\n")
+    run(*drafted["next"][0].split()[1:])
+    shown = run("inspect", "oci:./registry/late:1.0.0").stdout
+    assert "input     carriers.dep_delay: float32 from table:carriers\n" in shown
+
+
+def test_a_table_without_example_fields_is_refused(folder: Path) -> None:
+    named_inputs(folder / "late.onnx")
+    written(folder / "flights.jsonl", [{"distance": 1, "dep_delay": 2}])
+    refused = run("init", "late.onnx", "--example", "flights.jsonl", "--table", "carriers", code=3).stderr
+    assert "--table carriers: no example event has a field whose name begins with carriers." in refused
+    assert 'write the joined values into the file of --example, such as {"carriers.age": 41}' in refused
+    invalid = run("init", "late.onnx", "--example", "flights.jsonl", "--table", "a.b", code=3).stderr
+    assert "--table: 'a.b' is not the name of a table" in invalid
+
+
 def first_is_the_mean_colour(golden: Path, x: np.ndarray[Any, Any]) -> None:
     means = dict(zip(["red", "green", "blue"], x.mean(axis=(1, 2)).tolist(), strict=True))
     (first, _) = [json.loads(line) for line in golden.read_text().splitlines()]

@@ -72,15 +72,27 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
             "float32",
             {"from": "header:"},
             {},
-            "inputs[0].fields[0].from: 'header:' is not a part of a record: it must be one of",
+            "inputs[0].fields[0].from: 'header:' is neither a part of a record nor a table: it must be",
         ),
-        ("float32", {"from": "Key"}, {}, "inputs[0].fields[0].from: 'Key' is not a part of a record: it must be one of key,"),
+        (
+            "float32",
+            {"from": "Key"},
+            {},
+            "inputs[0].fields[0].from: 'Key' is neither a part of a record nor a table: it must be",
+        ),
         (
             "float32",
             {"from": ["key"]},
             {},
-            "['key'] is not a part of a record: it must be one of key, header:NAME, time, value",
+            "['key'] is neither a part of a record nor a table: it must be one of key, header:NAME, time, value, table:NAME",
         ),
+        (
+            "float32",
+            {"from": "table:"},
+            {},
+            "fields[0].from: '' is not the name of a table: a name has letters, digits, _ and -",
+        ),
+        ("float32", {"from": "table:a.b"}, {}, "fields[0].from: 'a.b' is not the name of a table: a name has letters"),
         ("float32", {"form": "key"}, {}, "unknown key 'form'; did you mean 'from'?"),
         (
             "float32",
@@ -186,6 +198,77 @@ def test_another_place_of_a_value_is_a_break(new: list[Any], lines: Any, breaks:
     differences = changes(*new)
     assert differences[0] == lines or len(differences[0]) == lines
     assert differences[1] == breaks
+
+
+JOINED_AGE = {"name": "customers.age", "from": "table:customers", "default": 0}
+JOINED = signature(
+    {"tensor": "x", "dtype": "float32", "fields": ["a", JOINED_AGE]},
+    {
+        "tensor": "city",
+        "dtype": "string",
+        "fields": [{"name": "city", "path": "address.city", "from": "table:customers", "default": ""}],
+    },
+    {"tensor": "e", "dtype": "float32", "fields": [{"name": "e", "from": "table:items", "array": True, "length": 2}]},
+)
+
+
+def test_a_joined_field_names_its_table_and_column() -> None:
+    assert parse_signature(JOINED.to_json()).to_json() == JOINED.to_json()
+    tables = field_sources.joined_fields(JOINED)
+    assert {table: [field.name for field in fields] for table, fields in tables.items()} == {
+        "customers": ["customers.age", "city"],
+        "items": ["e"],
+    }
+    assert [field_sources.column_steps(field) for fields in tables.values() for field in fields] == [
+        ("age",),
+        ("address", "city"),
+        ("e",),
+    ]
+
+
+def test_a_joined_field_is_no_part_of_the_record() -> None:
+    assert field_sources.fields_outside_value(JOINED) == ()
+    for inside in (field_sources.only_value_fields(JOINED), field_sources.only_record_fields(JOINED)):
+        assert [(tensor.tensor, [field.name for field in tensor.fields]) for tensor in inside.inputs] == [("x", ["a"])]
+    assert field_sources.only_record_fields(MIXED) is MIXED
+
+
+def test_golden_examples_have_joined_fields_by_name() -> None:
+    (example,) = parse_lines(line(**{"a": 1, "customers.age": 41, "city": "Kyiv", "e": [1, 2]}), JOINED)
+    parsed = run_golden_examples.fed(JOINED, [example.event])
+    assert {name: tensor.tolist() for name, tensor in parsed.items()} == {
+        "x": [[1.0, 41.0]],
+        "city": [["Kyiv"]],
+        "e": [[1.0, 2.0]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("age", "message"),
+    [
+        ({"path": "years"}, "field customers.age was column age of table:customers and is column years"),
+        ({"from": "table:items"}, "field customers.age came from table:customers and comes from table:items"),
+        ({"from": None}, 'field customers.age came from table:customers and comes from the event ("customers.age")'),
+        ({"default": None}, "field customers.age is required and was optional"),
+    ],
+)
+def test_another_column_of_a_table_is_a_break(age: dict[str, Any], message: str) -> None:
+    field = {"name": "customers.age", "from": "table:customers", "default": 0} | age
+    old = signature_of("float32", "a", JOINED_AGE)
+    new = signature_of("float32", "a", {key: value for key, value in field.items() if value is not None})
+    assert version_difference._signatures(old, new)[1] == (message,)
+
+
+def test_a_renamed_field_of_the_same_column_is_no_break() -> None:
+    old = signature_of("float32", "a", JOINED_AGE)
+    new = signature_of("float32", "a", {"name": "years", "path": "age", "from": "table:customers", "default": 0})
+    assert version_difference._signatures(old, new) == (
+        (
+            "field customers.age is no longer read",
+            "field years is new (float32, default 0.0, from table:customers at age)",
+        ),
+        (),
+    )
 
 
 def test_bytes_in_place_of_an_array_are_a_break() -> None:

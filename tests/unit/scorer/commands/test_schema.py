@@ -48,6 +48,7 @@ TEXT = {**A, "array": True, "shape": [-1], "max_length": 4}
 FOUR = {**A, "array": True, "length": 4}
 UP_TO_FOUR = "an array of shape [-1] with a length of at most 4"
 INNER = {"name": "a", "path": "o.a"}
+AGE = {"name": "customers.age", "from": "table:customers", "default": 0}
 BREAKS = [
     ([A], [A, "b"], "b: is required now, and was no field before"),
     ([B], ["b"], "b: is required now, and might be absent before"),
@@ -90,6 +91,20 @@ BREAKS = [
     ([A], [{"name": "c", "path": "a", "dtype": "int8"}], "c: is int8 now, and was float32 before"),
     ([INNER], [INNER, {**B, "path": "o.b"}], None),
     ([INNER], [{"name": "c", "path": "o.a"}], None),
+    ([A], [A, AGE], None),
+    ([A], [A, {**AGE, "default": None}], "customers.age: is required now, and was no field before"),
+    ([AGE], [{**AGE, "path": "years"}], "customers.age: is column years of table:customers now, and was column age before"),
+    ([AGE], [{**AGE, "name": "years", "path": "age"}], None),
+    (
+        [AGE],
+        [{**AGE, "from": "table:items"}],
+        "customers.age: comes from table:items now, and came from table:customers before",
+    ),
+    (
+        [AGE],
+        [{**AGE, "from": None}],
+        'customers.age: comes from the event ("customers.age") now, and came from table:customers before',
+    ),
 ]
 
 
@@ -106,6 +121,13 @@ def test_order_of_fields_counts_without_names() -> None:
     assert [one.field for one in find_incompatible_changes(old, new, positional=True)] == ["b", "a", "*"]
     found = find_incompatible_changes(signature(INNER), signature(INNER), positional=True)
     assert [one.change for one in found] == ["has the path o.a now: there are no names"]
+    joined = {**AGE, "path": "address.age"}
+    assert find_incompatible_changes(signature("a", joined), signature("a", joined), positional=True) == []
+
+
+@pytest.mark.parametrize("format_", sorted(GENERATORS))
+def test_schemas_for_producers_have_no_joined_fields(format_: str) -> None:
+    assert GENERATORS[format_](signature("a", AGE), "m", None) == GENERATORS[format_](signature("a"), "m", None)
 
 
 DEEP_PATHS = {"a": "after.a", "vector": "after.more.vector", "c": "after_more.c", "id": "meta.id"}

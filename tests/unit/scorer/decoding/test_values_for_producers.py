@@ -70,6 +70,8 @@ def test_an_example_becomes_the_record_that_is_read() -> None:
             [written.value], parts
         )
         assert (result.rows, result.rejected) == ([0], {})
+    joined = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers", "default": 0}]))
+    assert create_example_record(joined, {"a": 1, "customers.age": 41}).value == b'{"a":1}'
     assert (
         create_example_record(WHOLE, {"image": "AAECAw==", "s": None}).value,
         create_example_record(WHOLE, {"s": "é"}).headers,

@@ -10,7 +10,7 @@ import pytest
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from publisher.errors import USAGE, Fatal
 from tests.unit.scorer.minimal import minimal
-from tests.unit.training.hold_out import rows
+from tests.unit.training.hold_out import feature_record, rows
 from training.snapshot.rows import LabelledRows
 from training.validation_gate.slices import LEAST_ROWS, MOST_SLICES, by_field, large
 
@@ -40,6 +40,12 @@ def test_values_of_formats_without_names_are_those_of_the_signature() -> None:
     with pytest.raises(Fatal, match=r"float32 have no field names, and the signature has no field 'carrier'") as raised:
         by_field(unnamed_rows, settings, SIGNATURE, ("carrier",))
     assert raised.value.exit_code == USAGE
+
+
+def test_values_of_the_feature_log_are_the_logged_inputs() -> None:
+    logged = replace(held_out([feature_record(carrier="UA", a=2.5), feature_record(carrier="AA")]), logged=True)
+    columns = by_field(logged, minimal(), SIGNATURE, ("carrier", "a"))
+    assert {name: column.tolist() for name, column in columns.items()} == {"carrier": ["UA", "AA"], "a": ["2.5", "null"]}
 
 
 def test_a_field_that_no_event_has_is_refused() -> None:
