@@ -17,6 +17,7 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.dependency_wait import KINDS, Outages
 from publisher.runtime.process_metrics import installed_version, register_process_metrics
 from publisher.transactions.counters import Counters
+from scorer.features.record_builder import DROP_REASONS
 from scorer.models.load_guard import OUTCOMES
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.load import native_library
@@ -140,6 +141,7 @@ class Metrics:
         self.dead_letters = LabelledCounter("scorer_dead_letters", "Dead letters by reason.", "reason", at)
         dropped = "Feature records left out of the feature log, by reason. Their events were scored."
         self.dropped_features = LabelledCounter("scorer_features_dropped", dropped, "reason", at)
+        self.dropped_features.add(dict.fromkeys(DROP_REASONS, 0))
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
         canaried = (
             "Events in the canary's share of the keys, by the reason why the champion answered them instead of the candidate; "

@@ -36,7 +36,7 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{/* Reject settings that templates need and cannot use. Argument: the map `config`, without nulls. Writes nothing. */}}
 {{- define "scorestream.checkUsedSettings" -}}
 {{- $config := . -}}
-{{- range $path := list "name" "region" "input.start" "output.topic" "dead_letter.topic" "model.source" "model.device" "kafka.bootstrap_servers" "http.listen" "schema_registry.url" "tracing.endpoint" "labels.topic" -}}
+{{- range $path := list "name" "region" "input.start" "output.topic" "dead_letter.topic" "model.source" "model.device" "kafka.bootstrap_servers" "http.listen" "schema_registry.url" "tracing.endpoint" "labels.topic" "features.topic" -}}
 {{- $keys := splitList "." $path -}}
 {{- $section := ternary $config (get $config (first $keys) | default dict) (eq (len $keys) 1) -}}
 {{- if hasKey $section (last $keys) -}}

@@ -232,6 +232,28 @@ def kafka_names(things: list[Object]) -> set[str]:
     return groups | topics | prefixes
 
 
+@needs_helm
+def test_a_feature_log_has_a_topic_and_its_writer_and_readers_have_rights() -> None:
+    values = {"strimzi.enabled": True, "strimzi.cluster": "events", "rolloutController.enabled": True}
+    toolbox = {"toolbox.enabled": True, "toolbox.identities": ["auditor", "rescorer"]}
+    things = render([CPU], {**values, **toolbox, "registry.pushSecret": "writer", "config.features.topic": "log"})
+    (topic,) = [each for each in of_kind(things, "KafkaTopic").values() if each["spec"]["topicName"] == "log"]
+    scores = next(each for each in of_kind(things, "KafkaTopic").values() if each["spec"]["topicName"].endswith(".scores"))
+    assert topic["spec"]["partitions"] == scores["spec"]["partitions"]
+    rights = {
+        name.rpartition(".")[2]: acl["operations"]
+        for name, user in of_kind(things, "KafkaUser").items()
+        for acl in user["spec"]["authorization"]["acls"]
+        if acl["resource"]["name"] == "log"
+    }
+    assert rights == {
+        "scorer": ["Write", "DescribeConfigs"],
+        "auditor": ["Read"],
+        "rescorer": ["Read"],
+        "rollout-controller": ["Read"],
+    }
+
+
 WITHOUT_NAMES = {"config.name": None, "config.output": None, "config.dead_letter": None}
 """Values that remove the names which the example takes from the example of the cluster."""
 EVERYTHING = {
