@@ -31,6 +31,7 @@ from scorer.models.length_bucketing import LengthBucketedRuns
 from scorer.scores.outputs import Scores
 from scorer.settings import Settings
 from scorer.tables.lookup import TableLookup, UnreadTables
+from scorer.tables.tables import Tables
 
 T = TypeVar("T")
 WARM_SIZES = (1, 8, 64, 512)
@@ -114,6 +115,27 @@ def loader(
         return prepare_model(model, decoder, package.golden, settings, probe=probed)
 
     return load
+
+
+def prepare_tables(load: Callable[[Package], LoadedModel], tables: Tables | None) -> Callable[[Package], LoadedModel]:
+    """Return a function that loads a package with `load`, and then prepares the tables for its joined fields.
+
+    The preparation decodes the columns of all rows in the thread of the reader, before the version is served. Without tables,
+    `load` is returned. The returned function also raises ModelRefused if the rows of a table cannot contain the fields.
+    """
+    if tables is None:
+        return load
+
+    def load_and_prepare(package: Package) -> LoadedModel:
+        loaded = load(package)
+        try:
+            tables.prepare(loaded.model.signature())
+        except FormatMismatch as error:
+            loaded.model.close()
+            raise ModelRefused(str(error)) from None
+        return loaded
+
+    return load_and_prepare
 
 
 def open_with_decoder(backend: Backend, package: Package, create_decoder: Callable[[Signature], T]) -> tuple[Model, T]:
