@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -23,7 +24,7 @@ from publisher.kafka.partitions import LATEST, Partition
 from publisher.kafka.topic_ids import topic_id
 from publisher.kafka.topics import Topic
 from scorer.fetch.native_source import open_fetch_source
-from scorer.fetch.source import FetchedRecords, FetchFailure
+from scorer.fetch.source import FetchedRecords, FetchFailure, PartitionRecords
 from scorer.native import byte_columns
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.tables.row_store import TableRecords
@@ -81,15 +82,14 @@ class KafkaTableSource:
             raise connection.refused(self._settings, self._watch.fatal)
         lost = [failure[0] for failure in fetched.failures if self._is_lost(failure)]
         columns = fetched.columns()
-        records = self._by_partition(columns)
-        ends = {partition: end for partition, end in fetched.ends.items() if partition in self._positions}
-        for topic, part in records:
-            self._positions[topic, part.partition] = int(part.offsets[-1]) + 1
-        for partition, end in ends.items():
-            self._positions[partition] = max(end, self._positions[partition])
+        reached = {partition: int(offsets[-1]) + 1 for partition, _, offsets in columns.partitions}
+        for partition, end in fetched.ends.items():
+            reached[partition] = max(end, reached.get(partition, 0))
+        reached = {partition: offset for partition, offset in reached.items() if partition in self._positions}
+        self._positions |= reached
         if columns.size:
             self._max_records = max(1, min(CALL_RECORDS, CALL_BYTES * len(columns.values) // columns.size))
-        return FetchedTableRecords(records, ends, frozenset(lost))
+        return FetchedTableRecords(self._by_topic(columns), reached, frozenset(lost))
 
     def ask_ends(self, partitions: Iterable[Partition], now: float) -> None:
         """Ask for the last stable offsets of partitions; see `TableSource`."""
@@ -142,16 +142,28 @@ class KafkaTableSource:
         self._source.close()
         self._consumer.close()
 
-    def _by_partition(self, columns: FetchedRecords) -> list[tuple[str, TableRecords]]:
-        """Return the records of each partition that is still read."""
+    def _by_topic(self, columns: FetchedRecords) -> list[tuple[str, TableRecords]]:
+        """Return the records of each topic, without the records of partitions that are no longer read."""
+        count = len(columns.values)
+        parts: dict[str, list[PartitionRecords]] = {}
+        for part in columns.partitions:
+            if part.partition in self._positions:
+                parts.setdefault(part.partition[0], []).append(part)
         records = []
-        for (topic, number), rows, offsets in columns.partitions:
-            if (topic, number) not in self._positions:
-                continue
-            whole = len(rows) == len(columns.values)
-            values = columns.values if whole else byte_columns.part(columns.values, rows)
-            keys = columns.keys if whole else byte_columns.part(columns.keys, rows)
-            records.append((topic, TableRecords(number, offsets, keys, values, byte_columns.is_null(values))))
+        for topic, topic_parts in parts.items():
+            rows = np.sort(np.concatenate([part.rows for part in topic_parts]))
+            numbers = np.empty(count, np.int32)
+            offsets = np.empty(count, np.int64)
+            for part in topic_parts:
+                numbers[part.rows] = part.partition[1]
+                offsets[part.rows] = part.offsets
+            values: byte_columns.Column = columns.values
+            keys: byte_columns.Column = columns.keys
+            if len(rows) < count:
+                values = byte_columns.part(values, rows)
+                keys = byte_columns.part(keys, rows)
+            removed = byte_columns.is_null(values)
+            records.append((topic, TableRecords(numbers[rows], offsets[rows], keys, values, removed)))
         return records
 
     def _is_lost(self, failure: FetchFailure) -> bool:

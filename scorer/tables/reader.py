@@ -164,13 +164,10 @@ class TableReader:
         self._follow_assignment()
         fetched = self._source.read(0.0 if self._builds else READ_SECONDS)
         for topic, records in fetched.records:
-            table = self._tables[topic]
-            progress = table.progress.get(records.partition)
-            if progress is not None and self._apply(table, records):
-                progress.reach(int(records.offsets[-1]) + 1)
-        for (topic, number), end in fetched.ends.items():
-            if (progress := self._tables[topic].progress.get(number)) is not None:
-                progress.reach(end)
+            if not self._apply(self._tables[topic], records):
+                return
+        for (topic, number), offset in fetched.reached.items():
+            self._tables[topic].progress[number].reach(offset)
         for partition in sorted(fetched.lost):
             self._restart(partition, "its position is not in the log")
         self._follow_ends()
@@ -196,7 +193,8 @@ class TableReader:
         """Apply records in slices. Return False if the reader is closed before all of them are applied."""
         without_key = byte_columns.nulls(records.keys)
         for row in without_key:
-            table.count_unreadable(NO_KEY, "the record has no key", records.partition, int(records.offsets[row]))
+            place = int(records.partitions[row]), int(records.offsets[row])
+            table.count_unreadable(NO_KEY, "the record has no key", *place)
         rows = np.setdiff1d(np.arange(len(records)), without_key) if without_key else np.arange(len(records))
         for start in range(0, len(rows), SLICE_ROWS):
             part = records.select(rows[start : start + SLICE_ROWS]) if len(rows) > SLICE_ROWS or without_key else records
@@ -209,13 +207,18 @@ class TableReader:
 
     def _retry(self, action: Callable[[], object]) -> bool:
         """Run an action, and repeat it while the schema registry does not answer. Return False if the reader is closed."""
+        is_waiting = False
         while not self._closing.is_set():
             try:
                 action()
             except DependencyUnavailable as error:
-                log.info("the rows of tables wait: %s", error)
+                if not is_waiting:
+                    log.warning("the tables wait for a dependency: %s", error)
+                is_waiting = True
                 self._closing.wait(error.retry_seconds or READ_SECONDS)
             else:
+                if is_waiting:
+                    log.info("the dependency of the tables is available again")
                 return True
         return False
 

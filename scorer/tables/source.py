@@ -14,13 +14,14 @@ class FetchedTableRecords:
     """The result of one read.
 
     Attributes:
-        records: the records by topic and partition. Records may lack a key.
-        ends: the partitions whose end was reached, each with the next offset to read. It may be after transaction markers.
+        records: the records of each topic. Records may lack a key.
+        reached: the next offset to read of the partitions that were read. All records before it are in this result, or in an
+            earlier one. It may be after transaction markers.
         lost: the partitions whose position is not in the log. They are no longer read.
     """
 
     records: Sequence[tuple[str, TableRecords]]
-    ends: Mapping[Partition, int]
+    reached: Mapping[Partition, int]
     lost: frozenset[Partition]
 
 

@@ -47,7 +47,7 @@ class FakeSource:
     def read(self, seconds: float) -> FetchedTableRecords:  # noqa: ARG002 - nothing arrives later
         """Return up to `per_read` records of each partition."""
         records = []
-        ends = {}
+        reached = {}
         lost = set()
         for partition, position in self.positions.items() if self.is_available else ():
             if position < self.first.get(partition, 0):
@@ -57,12 +57,12 @@ class FakeSource:
             if rows:
                 removed = np.array([value is None for _, value in rows], np.bool_)
                 offsets = np.arange(position, position + len(rows))
+                numbers = np.full(len(rows), partition[1], np.int32)
                 keys = [key for key, _ in rows]
-                records.append((partition[0], TableRecords(partition[1], offsets, keys, [value for _, value in rows], removed)))
+                records.append((partition[0], TableRecords(numbers, offsets, keys, [value for _, value in rows], removed)))
                 self.positions[partition] += len(rows)
-            if self.positions[partition] >= len(self.logs.get(partition, [])):
-                ends[partition] = self.positions[partition]
-        return FetchedTableRecords(records, ends, frozenset(lost))
+            reached[partition] = self.positions[partition]
+        return FetchedTableRecords(records, reached, frozenset(lost))
 
     def ask_ends(self, partitions: Iterable[Partition], now: float) -> None:
         """Remember the current ends, unless the brokers are unavailable."""

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def records(rows: Sequence[tuple[bytes, bytes | None]], partition: int = 0, *, a
     if as_column:
         keys = column(keys)
         values = column(values)
-    return TableRecords(partition, np.arange(len(rows)), keys, values, removed)
+    return TableRecords(np.full(len(rows), partition, np.int32), np.arange(len(rows)), keys, values, removed)
 
 
 def row(**values: Any) -> bytes:
@@ -221,6 +222,15 @@ def test_a_default_that_is_nan_stays_nan() -> None:
     rows.apply(records([(b"a", row()), (b"b", row(age=None))]))
     joined, _ = rows.columns((missing_number,), [b"a", b"b", b"c"], 0)
     assert np.isnan(joined.tensors["t.age"]).all()
+
+
+def test_records_of_several_partitions_are_applied_at_once() -> None:
+    rows = built(store(), NUMBERS)
+    batch = records([(b"a", row(size=1)), (b"a", row(size=2)), (b"b", row(size=3)), (b"a", None)])
+    rows.apply(replace(batch, partitions=np.array([0, 1, 0, 0], np.int32)))
+    joined, _ = rows.columns(NUMBERS, [b"a", b"a", b"b"], np.array([0, 1, 0], np.int32))
+    assert joined.found.tolist() == [False, True, True]
+    assert (rows.count(0), rows.count(1)) == (1, 1)
 
 
 def test_results_of_a_look_up_do_not_change_with_later_rows() -> None:
