@@ -56,8 +56,9 @@ def declare_functions(library: ctypes.PyDLL) -> ctypes.PyDLL:
     library.texts_hash.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, ctypes.c_uint64, POINTER]
     library.source_positions_scan.restype = None
     library.source_positions_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER]
-    library.json_members.restype = None
-    library.json_members.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64, POINTER, POINTER, POINTER, POINTER]
+    library.json_members.restype = ctypes.c_int64
+    numbers = [ctypes.c_int64] * 3
+    library.json_members.argtypes = [POINTER, *numbers, POINTER, POINTER, POINTER, ctypes.c_int64, POINTER]
     library.avro_integers.restype = None
     library.avro_integers.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64, POINTER, POINTER]
     return library
