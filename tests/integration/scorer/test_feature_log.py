@@ -96,7 +96,7 @@ def test_each_score_has_one_feature_record_under_kill_9_and_a_canary(make_rig: M
     offsets: dict[tuple[int, int], list[int]] = {}
     for record in records:
         offsets.setdefault(record["source"]["partition"], []).append(record["source"]["offset"])
-    assert all(own == sorted(own) for own in offsets.values())
+    assert all(numbers == sorted(numbers) for numbers in offsets.values())
     assert [scorer.stop() for scorer in (second, third)] == [0, 0]
 
 
@@ -181,5 +181,5 @@ def test_a_sample_and_a_list_of_fields_limit_the_log_and_check_names_unknown_fie
     assert all(json.loads(message.value() or b"")["inputs"] == {"b": 0.0} for message in messages)
     misspelt = ["--set", "features.fields=[b, c]"]
     checks = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *misspelt, code=1).stdout)["checks"]
-    (wrong,) = [one for one in checks if not one["ok"]]
+    (wrong,) = [check for check in checks if not check["ok"]]
     assert (wrong["check"], wrong["detail"]) == ("features", "version 1.0.0 has no field 'c' to log")
