@@ -18,7 +18,9 @@ Source = Annotated[
 Destination = Annotated[
     str,
     typer.Argument(
-        metavar="DESTINATION", help="The copy: HOST/PATH or oci:FOLDER, new or an earlier copy.", show_default=False
+        metavar="DESTINATION",
+        help="The repository to copy into: HOST/PATH or oci:FOLDER. It must be empty, or a copy of the same source.",
+        show_default=False,
     ),
 ]
 

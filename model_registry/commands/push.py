@@ -86,7 +86,7 @@ def push(
     value |= {"golden_examples": len(ready.package.golden)}
     value |= {"ran_with_onnxruntime": ready.onnxruntime_version, "signature_derived": ready.derived, "left_out": ready.left_out}
     if ready.onnxruntime_version and not json and ready.package.golden:
-        print_message(f"the model answers its golden examples ({len(ready.package.golden)})")
+        print_message(f"the model gives the scores of its golden examples ({len(ready.package.golden)})")
     print_result(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
 

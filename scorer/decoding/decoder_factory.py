@@ -1,6 +1,7 @@
 """Factories of the decoder and the id reader of the configured format. Only the configured format's libraries are imported."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from model_registry.package import field_sources, json_path
@@ -12,6 +13,7 @@ from scorer.decoding.table_fields import (
     EventKeyReader,
     IdKeyReader,
     JoinInputDecoder,
+    KeyAsIdDecoder,
     KeyReader,
     RecordKeyReader,
     TableFieldsDecoder,
@@ -67,35 +69,64 @@ def create_join_inputs(settings: Settings, signature: Signature) -> JoinInputDec
             configuration lacks a table.
         Fatal: the format's library or its schema is missing.
     """
-    readers: dict[str | None, KeyReader] = {}
-    reader_of_table: dict[str, KeyReader] = {}
+    paths: dict[str, str | None] = {}
     for table, fields in field_sources.joined_fields(signature).items():
         if table not in settings.tables:
             raise FormatMismatch(
                 f"field {fields[0].name!r} is joined from the table {table}, which the configuration lacks; add tables.{table}"
             )
-        path = settings.tables[table].key
-        if path not in readers:
-            readers[path] = _create_key_reader(settings, table, path)
-        reader_of_table[table] = readers[path]
-    return JoinInputDecoder(_create_record_decoder(settings, signature), reader_of_table)
+        paths[table] = settings.tables[table].key
+        _check_key(settings, table)
+    decoder = _create_record_decoder(settings, signature)
+    id_path = settings.input.id_field
+    is_key_as_id = False
+    if id_path is None and (keyed := _create_keyed_decoder(settings, signature, paths.values())):
+        id_path, keyed_decoder = keyed
+        decoder = KeyAsIdDecoder(keyed_decoder, decoder)
+        is_key_as_id = True
+    readers = {path: _create_key_reader(settings, signature, path, id_path) for path in dict.fromkeys(paths.values())}
+    return JoinInputDecoder(decoder, {table: readers[path] for table, path in paths.items()}, has_ids=not is_key_as_id)
 
 
-def _create_key_reader(settings: Settings, table: str, path: str | None) -> KeyReader:
-    """Create the reader of the keys of a table, at a path of the events, or None for the keys of the records."""
-    format_ = settings.input.format
-    if path is None:
-        return RecordKeyReader()
-    if format_ not in NAMED_FIELD_FORMATS:
+def _check_key(settings: Settings, table: str) -> None:
+    """Raise FormatMismatch if the key of a table is at a path of events, and the format has no named fields."""
+    path = settings.tables[table].key
+    if path is not None and settings.input.format not in NAMED_FIELD_FORMATS:
         raise FormatMismatch(
-            f"tables.{table}.key is the path {path} of events, and input.format {format_} has no named fields; "
+            f"tables.{table}.key is the path {path} of events, and input.format {settings.input.format} has no named fields; "
             "leave the key out to use the key of the record"
         )
-    id_field = settings.input.id_field
-    if id_field and json_path.parse_object_path(id_field) == json_path.parse_object_path(path):
+
+
+def _create_keyed_decoder(settings: Settings, signature: Signature, paths: Iterable[str | None]) -> tuple[str, Decoder] | None:
+    """Create a record decoder whose id is the key at one of the paths; None if the id cannot be at any of these paths."""
+    for path in paths:
+        if path is not None and not _is_field(signature, path):
+            with contextlib.suppress(FormatMismatch):  # the path conflicts with the path of a field
+                return path, _create_record_decoder(_with_id(settings, path), signature)
+    return None
+
+
+def _create_key_reader(settings: Settings, signature: Signature, path: str | None, id_path: str | None) -> KeyReader:
+    """Create the reader of the keys at a path of the events, or None for the keys of the records.
+
+    `id_path` is the path of the ids that the record decoder reads; None if it reads no ids.
+    """
+    if path is None:
+        return RecordKeyReader()
+    if id_path and json_path.parse_object_path(id_path) == json_path.parse_object_path(path) and not _is_field(signature, path):
         return IdKeyReader()
-    key_is_id = settings.model_copy(update={"input": settings.input.model_copy(update={"id": path})})
-    return EventKeyReader(_create_format_decoder(key_is_id, Signature((), ())))
+    return EventKeyReader(_create_format_decoder(_with_id(settings, path), Signature((), ())))
+
+
+def _is_field(signature: Signature, path: str) -> bool:
+    """Return whether a field of the event is at a path. The id at such a path has the dtype of the field."""
+    steps = json_path.parse_object_path(path)
+    return any(field.steps == steps for field in field_sources.only_value_fields(signature).fields)
+
+
+def _with_id(settings: Settings, path: str) -> Settings:
+    return settings.model_copy(update={"input": settings.input.model_copy(update={"id": path})})
 
 
 def _create_record_decoder(settings: Settings, signature: Signature) -> Decoder:

@@ -73,6 +73,14 @@ class ListedMetadata:
         """Create the metadata of `count` records that have only a value."""
         return cls([None] * count, [0] * count, [None] * count)
 
+    def select(self, rows: Sequence[int]) -> "ListedMetadata":
+        """Return the metadata of the records at the indices `rows`."""
+        partitions = [self.every_partition[row] for row in rows] if self.every_partition else ()
+        keys = [self.every_key[row] for row in rows]
+        return ListedMetadata(
+            keys, [self.every_time[row] for row in rows], [self.every_header[row] for row in rows], partitions
+        )
+
     def keys(self) -> Sequence[Text]:
         return self.every_key
 

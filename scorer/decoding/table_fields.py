@@ -16,7 +16,7 @@ from model_registry.package.signature import InputField, Signature
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.mixed_tensors import TensorAssembler
 from scorer.decoding.record_metadata import ListedMetadata, RecordMetadata
-from scorer.decoding.tensors import select
+from scorer.decoding.tensors import merge, select
 from scorer.decoding.types import Decoded, Decoder
 from scorer.native import byte_columns
 from scorer.native.byte_columns import AsciiColumn, Column
@@ -60,6 +60,34 @@ class RecordKeyReader:
         return _select_rows(metadata.keys(), decoded.rows, len(values))
 
 
+class KeyAsIdDecoder:
+    """Decoder of events whose ids are the keys of rows, so that one pass reads fields and keys.
+
+    An event with an invalid key is no invalid event: it is decoded again, without an id.
+
+    Args:
+        decoder: a decoder of the events, whose id is at the path of the key.
+        without_id: a decoder of the same events without an id.
+    """
+
+    def __init__(self, decoder: Decoder, without_id: Decoder) -> None:
+        self._decoder = decoder
+        self._without_id = without_id
+
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        decoded = self._decoder.decode(values, parts)
+        if not decoded.rejected:
+            return decoded
+        rows = sorted(decoded.rejected)
+        without_id = self._without_id.decode([values[row] for row in rows], parts and parts.listed().select(rows))
+        decoded.rejected = {rows[index]: poison for index, poison in without_id.rejected.items()}
+        if not without_id.rows:
+            return decoded
+        without_id.rejected = {}
+        return merge([(range(len(values)), decoded), (rows, without_id)])
+
+
 class IdKeyReader:
     """Reader of keys that are the ids of the events, which the decoder of the events has read already."""
 
@@ -96,11 +124,14 @@ class JoinInputDecoder:
     Args:
         decoder: the decoder of the fields of records.
         readers: the readers of the keys, by the name of the table.
+        has_ids: whether the ids of the decoded events are the ids of the events. If not, they are only keys; see
+            `KeyAsIdDecoder`.
     """
 
-    def __init__(self, decoder: Decoder, readers: Mapping[str, KeyReader]) -> None:
+    def __init__(self, decoder: Decoder, readers: Mapping[str, KeyReader], *, has_ids: bool = True) -> None:
         self._decoder = decoder
         self._readers = readers
+        self._has_ids = has_ids
 
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> JoinInput:
         """Decode a batch; see `Decoder` for the arguments and the errors."""
@@ -108,6 +139,8 @@ class JoinInputDecoder:
         metadata = parts or ListedMetadata.empty(len(values))
         distinct = set(self._readers.values())  # several tables may have the same key
         keys = {reader: reader.read(values, metadata, decoded) for reader in distinct}
+        if not self._has_ids:
+            decoded.ids = [None] * len(decoded.rows)
         return JoinInput(decoded, {table: keys[reader] for table, reader in self._readers.items()})
 
 

@@ -14,7 +14,7 @@ from publisher.runtime.command_line import Json, print_data
 
 def demo(
     events: Annotated[int, typer.Option(help="The minimum number of flights to replay.", min=100)] = 50_000,
-    rate: Annotated[float, typer.Option(help="Flights per second.", min=1)] = 2_000.0,
+    rate: Annotated[float, typer.Option(help="The number of flights per second.", min=1)] = 2_000.0,
     kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer after three quarters of the flights.")] = True,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Use your broker instead of the embedded one.")] = None,
     registry: Annotated[str | None, typer.Option(help="HOST:PORT of your OCI registry, instead of a folder.")] = None,
@@ -48,7 +48,9 @@ def demo(
         with DemoView() as view:
             sandbox.kafka(only_kafka, view)
     if copied and bootstrap_servers:
-        raise typer.BadParameter("each region has an embedded cluster; leave --bootstrap-servers out", param_hint="--regions")
+        raise typer.BadParameter(
+            "with --regions each region has an embedded cluster; remove --bootstrap-servers", param_hint="--regions"
+        )
     if copied and rollouts:
         raise typer.BadParameter("use --regions or --rollout, not both", param_hint="--rollout")
     if with_console and find_spec("uvicorn") is None:

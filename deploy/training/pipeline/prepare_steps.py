@@ -106,11 +106,9 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 
 
 def _nothing_new_since(run: Run) -> str:
-    """Return the name of the last completed run's folder if a new training would get the same labels, else "".
-
-    This is the case if the last run had the same configuration and topics, and its label ranges end at the same offsets. If the
-    user requires a new training (`force_new`), the result is always "".
-    """
+    """Return the folder name of the last completed run if a new run would use the same labels, else ""."""
+    # The labels are the same if configuration and topics are unchanged, and the label ranges end at the same offsets. With
+    # `force_new` the result is "".
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
     if not ended or run.plan.force_new:
         return ""

@@ -1,6 +1,6 @@
 """One run: its settings, folder and journal, and the data that its steps share.
 
-After a kill, the next process computes the shared data again from the folder and gets the same rows, model and scores.
+After a kill, the next process computes the same rows, model and scores again from the folder.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ class Run:
     ) -> None:
         """Open the run in a folder.
 
-        If `force_new` is true, the run trains even if no new label has arrived since the last run.
+        With `force_new`, the run trains even if no new label has arrived since the last run.
         """
         self.force_new = force_new
         self.training = training
@@ -78,7 +78,7 @@ class Run:
         """Return the result of a step. Raises Fatal if the step is not complete."""
         value = self.journal.result(step, of)
         if value is None:
-            raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: run")
+            raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: repeat the command run")
         return value
 
     @property
@@ -217,7 +217,7 @@ class Run:
 
 
 def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
-    """Return the settings that affect the model or its evaluation, without secrets and machine paths. Raises RegistryError."""
+    """Return the settings that affect the model or its evaluation, without secrets and paths. Raises RegistryError."""
     own_settings = training.model_dump(mode="json", exclude=PRIVATE)
     sections = {*SCORERS, "features"} if training.snapshot.from_ == "features" else set(SCORERS)
     scorers = settings.model_dump(mode="json", include=sections, exclude={"input": {"schema_file"}})

@@ -30,7 +30,9 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
         return recipe.fit(rows, signature, best.parameters, best.budget, folder, seed=settings.seed, workers=settings.workers)
     except OSError as error:
-        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+        raise Fatal(
+            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+        ) from None
 
 
 def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:

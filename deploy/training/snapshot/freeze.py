@@ -65,7 +65,9 @@ def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = 
             shutil.rmtree(folder, ignore_errors=True)
             part.rename(folder)
     except OSError as error:
-        raise Fatal(f"the snapshot cannot be written to {folder}: {error}", "make room, and run again", REFUSED) from error
+        raise Fatal(
+            f"the snapshot cannot be written to {folder}: {error}", "free disk space, and run again", REFUSED
+        ) from error
     return copied
 
 

@@ -187,7 +187,7 @@ def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], bes
         message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
         raise Fatal(
             f"{message} ({beside})",
-            "check the producer of the labels and the setting labels.value, or make the part longer",
+            "check the producer of the labels and the setting labels.value, or make this part longer",
             REFUSED,
         )
 

@@ -1,7 +1,6 @@
 """The check for leakage: a champion that was trained on rows of its evaluation looks better than it is. Pure.
 
-The provenance of a version names the record ranges that the version's training run read, and a time. The run trained on the
-records up to this time, and used the later records as its hold-out.
+The provenance of a version names the record ranges that its training run read, and the time up to which it trained on them.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ UNTIL = "learned_until_ms"
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The training data of a version: the records of a cluster in offset ranges [from, to), by partition.
+    """The training data of a version: records of one cluster, as offset ranges [from, to) by partition.
 
     The training data includes only records with a Kafka timestamp up to `until_ms` (Unix ms). If `until_ms` is None, it
     includes all records of the ranges. `logged` states whether the records are from the feature log; otherwise they are events.
@@ -55,7 +54,7 @@ class Learned:
 def learned(provenance: Mapping[str, Any]) -> Learned | None:
     """Read the training data from a SLSA provenance.
 
-    Returns None if the provenance has another build type, or if its events are not from exactly one cluster.
+    Returns None if the build type is unknown, or if the events are not from exactly one cluster.
     """
     definition = provenance.get("buildDefinition", {})
     if definition.get("buildType") != BUILD_TYPE:

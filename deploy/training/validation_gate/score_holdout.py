@@ -39,7 +39,7 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
         loaded = tried_loader(settings, remember=False)(package)
     except ModelRefused as error:
         raise Fatal(
-            f"{name} is rejected: {error}", "scorer check reports the same; promote a version that loads", REFUSED
+            f"{name} is rejected: {error}", "promote a version that loads; `scorer check CONFIG` runs the same checks", REFUSED
         ) from None
     signature = loaded.model.signature()
     if rows.logged:
@@ -70,10 +70,10 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
 
 
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
-    """Check that the signature can be evaluated on these rows. Raises Fatal (exit code 3) otherwise.
+    """Raise Fatal (exit code 3) if the signature cannot be evaluated on these rows.
 
-    There are two conditions: the rows have the keys and headers that the signature reads, and the signature's decision, if it
-    has one, chooses between two classes by a threshold.
+    The rows must have the keys and headers that the signature reads. A decision rule must choose between two classes by a
+    threshold.
     """
     beside = next(
         (

@@ -44,11 +44,12 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
         columns = {field: _of_tensor(rows, signature, field, settings.input.format) for field in fields}
     for field, column in columns.items():
         if not (column != "null").any():
-            raise Fatal(f"gate.slices: no held-out event has a field {field!r}", "name a field of the events", USAGE)
-        if (values := len(large(column))) > MOST_SLICES:
-            message = (
-                f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} are allowed"
+            raise Fatal(
+                f"gate.slices: no held-out event has a field {field!r}", "name a field of the events in gate.slices", USAGE
             )
+        if (values := len(large(column))) > MOST_SLICES:
+            limit = f"the limit is {MOST_SLICES} values"
+            message = f"gate.slices: field {field!r} has {values} values with {LEAST_ROWS:,} rows or more; {limit}"
             raise Fatal(message, "name a field with fewer values in gate.slices", USAGE)
     return columns
 
@@ -67,7 +68,7 @@ def _of_tensor(rows: LabelledRows, signature: Signature, field: str, format_: st
     message = (
         f"gate.slices: events in {format_} have no field names, and the signature has no field {field!r} that is one value"
     )
-    raise Fatal(message, "name a field of the signature", USAGE)
+    raise Fatal(message, "name a field of the signature in gate.slices", USAGE)
 
 
 def _text(value: object) -> str:

@@ -1,24 +1,29 @@
 """The feature log on the real broker: one record for each score, with the inputs of the model and the version of the score."""
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import yaml
 from confluent_kafka import Message
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.docs import pages
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.integration.scorer.schema_registry import SchemaRegistry
 from tests.integration.scorer.test_canary import moved
 from tests.integration.scorer.test_kill import load
 from tests.support import auditor, models
+from tests.support.processes import Program
 
+PAGE = "scorer/docs/feature-log.md"
 COUNT = 12_000
 PAIRED = ("id", "event_ms", "scored_ms", "model", "version", "digest", "role", "revision")
 """The fields that a feature record has in common with its score."""
@@ -34,6 +39,8 @@ def logged(rig: Rig) -> list[Message]:
 
 def make_logging_rig(make_rig: MakeRig, features: dict[str, Any] | None = None, **overrides: Any) -> Rig:
     rig = make_rig(**overrides)
+    of_page: dict[str, Any] = yaml.safe_load(pages.blocks(PAGE)["feature-log"])["features"]
+    assert of_page == {"topic": "flights.features"}
     rig.configure(features={"topic": log_topic(rig), **(features or {})})
     return rig
 
@@ -55,7 +62,9 @@ def assert_one_record_for_each_score(rig: Rig) -> list[dict[str, Any]]:
     messages = logged(rig)
     records = [json.loads(message.value() or b"") for message in messages]
     assert Counter(map(identity, records)) == Counter(identity(score) for score in rig.scores() if score["status"] == "scored")
+    names = json.loads(pages.blocks(PAGE)["record"]).keys()
     for message, record in zip(messages, records, strict=True):
+        assert record.keys() == names
         number = float(record["id"].removeprefix("e"))
         assert record["inputs"] == {"a": number, "b": 0.0}
         assert message.partition() == record["source"]["partition"] % 3
@@ -90,6 +99,23 @@ def test_each_score_has_one_feature_record_under_kill_9_and_a_canary(make_rig: M
     assert [scorer.stop() for scorer in (second, third)] == [0, 0]
 
 
+def assert_the_consumer_of_the_page_reads(rig: Rig, url: str, count: int) -> None:
+    script = pages.blocks(PAGE)["read-avro"]
+    for named, actual in (
+        ("kafka:9092", rig.bootstrap_servers),
+        ("http://schema-registry:8081", url),
+        ("flights.features", log_topic(rig)),
+        ("feature-sink", f"{rig.name}.sink"),
+    ):
+        assert named in script
+        script = script.replace(named, actual)
+    (rig.folder / "sink.py").write_text(script)
+    sink = Program([sys.executable, str(rig.folder / "sink.py")], rig.folder / "sink.log")
+    rig.others.append(sink)
+    until(lambda: sink.said.count("1.0.0 {'a': ") == count or sink.ended, "the records that the consumer of the page prints")
+    assert not sink.ended, sink.said
+
+
 def test_a_plain_consumer_reads_avro_records_and_an_incompatible_schema_refuses_the_version(
     make_rig: MakeRig, schema_registry: SchemaRegistry, tmp_path: Path
 ) -> None:
@@ -101,6 +127,7 @@ def test_a_plain_consumer_reads_avro_records_and_an_incompatible_schema_refuses_
     registry = SchemaRegistryClient({"url": url})
     context = SerializationContext(log_topic(rig), MessageField.VALUE)
     records: list[Any] = [AvroDeserializer(registry)(message.value(), context) for message in logged(rig)]
+    assert_the_consumer_of_the_page_reads(rig, url, 200)
     assert {record["id"]: record["inputs"] for record in records} == {f"e{n}": {"a": float(n), "b": 0.0} for n in range(200)}
     scores = {score["id"]: score for score in rig.scores()}
     assert all(record[name] == scores[record["id"]][name] for record in records for name in PAIRED)

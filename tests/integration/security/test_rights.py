@@ -83,7 +83,7 @@ def test_check_tells_topics_that_do_not_exist_apart_from_topics_that_are_not_vis
     invisible = "not visible to this user, whether or not they exist: "
     optional = f"{NAME}.dead.replayed (scorer replay), {NAME}.scores.corrections (scorer rescore)"
     for flags in ((), ("--create",)):
-        assert details(*flags)["optional"].startswith(f"{invisible}{optional}")
+        assert details(*flags)["optional topics"].startswith(f"{invisible}{optional}")
     labels = details("--set", "labels.topic=nowhere", code=1)["labels"]
     assert labels.startswith("topic nowhere is not visible to this user, whether or not it exists")
     assert "--operation Read --topic nowhere" in labels

@@ -123,7 +123,7 @@ def test_a_model_that_is_too_large_does_not_ship(rows: list[dict[str, str]]) -> 
         pipeline = models.fit_trees(frame, outcomes)
         return pipeline.set_params(lgbmclassifier__n_estimators=400).fit(frame, outcomes)
 
-    with pytest.raises(Fatal, match="bytes, at most 300000 are allowed"):
+    with pytest.raises(Fatal, match="bytes; the limit is 300000 bytes"):
         train.fitted(replace(models.RECIPES[1], fit=many_trees), known, known)
 
 

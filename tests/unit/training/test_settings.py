@@ -79,7 +79,10 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"labels": {"after": "80d"}}, "labels.after 80d, validation 14d, hold_out 14d use the whole window"),
         ({"snapshot": {"window": "28d"}}, "use the whole window 28d, so no time is left for training"),
         ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),
-        ({"gate": {"block": "4d"}}, "block 4d divides snapshot.hold_out 14d into 3.5 blocks; 5 to 1,000 blocks are allowed"),
+        (
+            {"gate": {"block": "4d"}},
+            "block 4d divides snapshot.hold_out 14d into 3.5 blocks; their number must be from 5 to 1,000",
+        ),
         ({"gate": {"block": "1m"}}, "block 1m divides snapshot.hold_out 14d into 20,160 blocks"),
         ({"gate": {"slices": ["a..b"]}}, "'a..b' is not a valid path"),
         ({"snapshot": {"at_least": "many"}}, "snapshot.at_least (PATH): 'many': Input should be a valid integer"),

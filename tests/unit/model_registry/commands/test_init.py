@@ -80,7 +80,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     assert [line["event"] for line in lines] == events[:5]
     (drafted / "golden.jsonl").write_text(unanswered.stdout)
 
-    assert "the model answers its golden examples (5)" in run(*push).stderr
+    assert "the model gives the scores of its golden examples (5)" in run(*push).stderr
     shown = run(*commands[1].split()[1:]).stdout
     assert "input     depDelay: float32 at leg.depDelay\n" in shown
     assert "output    score: the whole row of y\n" in shown
@@ -277,9 +277,9 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
         (["--example", "x"], b"\n\n", "x has no event"),
         (["--labels", "x"], b"cat\ncat\n", "x: label 'cat' is repeated"),
         (["--labels", "x"], b"cat\n\ndog\n", "x: line 2 is empty"),
-        (["--labels", "x"], b"", "x: it is empty"),
+        (["--labels", "x"], b"", "x: the file is empty"),
         (["--labels", "x"], b"\xff\n", "x: 'utf-8' codec can't decode"),
-        (["--labels", "x"], b"a\n" * (1 << 20), "x: it has more than 1048576 bytes"),
+        (["--labels", "x"], b"a\n" * (1 << 20), "x: the file has more than 1048576 bytes"),
     ],
 )
 def test_what_is_no_event_or_label_is_refused(folder: Path, arguments: list[str], content: bytes, message: str) -> None:

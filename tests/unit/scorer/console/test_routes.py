@@ -251,7 +251,7 @@ def test_verdict_without_trusted_signature_is_shown_as_claim() -> None:
     for path in ("/training", f"/training?run={trained.version(1)}"):
         page = client(state).get(path).text
         assert re.search(r'pill wait">passed</span> <span class="pill wait">claimed, not verified', page)
-    assert "no trusted key signed it" in page
+    assert "the signature is not from a trusted key" in page
     assert 'pill good">passed' not in page
 
 

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorer.native.byte_columns import ByteColumn
+from scorer.native.key_index import NativeKeyIndex
+from scorer.native.load import native_library
 from scorer.tables.key_index import NO_ROW, KeyIndex, PythonKeyIndex
 
-IMPLEMENTATIONS: list[Callable[[], KeyIndex]] = [PythonKeyIndex]
-every_index = pytest.mark.parametrize("create", IMPLEMENTATIONS)
+needs_library = pytest.mark.skipif(native_library().library is None, reason="the native library is not built")
+every_index = pytest.mark.parametrize("create", [PythonKeyIndex, pytest.param(NativeKeyIndex, marks=needs_library)])
 
 keys = st.one_of(st.none(), st.binary(max_size=3), st.binary(min_size=30, max_size=40).map(lambda key: key[:2] * 20))
 operations = st.lists(st.tuples(keys, st.booleans(), st.integers(0, 2)), max_size=60)
@@ -96,6 +98,26 @@ def test_many_keys_are_found_after_the_index_has_grown_and_shrunk(create: Callab
     assert index.rows(texts[1::2], 0).tolist() == rows[1::2]
     assert set(index.rows(texts[::2], 0).tolist()) == {NO_ROW}
     assert len(index) == 10_000
+
+
+@every_index
+def test_keys_of_growing_and_shrinking_lengths_do_not_waste_the_memory_of_removed_keys(create: Callable[[], KeyIndex]) -> None:
+    index = create()
+    for length in (10, 2_000, 30, 3_000, 100, 4_000):
+        texts = [b"%d" % number + b"x" * length for number in range(1_000)]
+        put(index, texts)
+        assert NO_ROW not in index.rows(texts, 0).tolist()
+        remove(index, texts)
+    put(index, [b"last"])
+    assert index.rows([b"last"], 0).tolist() != [NO_ROW]
+    assert index.nbytes < 10_000_000
+
+
+@every_index
+def test_a_look_up_of_no_keys_returns_no_rows(create: Callable[[], KeyIndex]) -> None:
+    index = create()
+    assert index.rows([], 0).tolist() == []
+    assert put(index, []) == []
 
 
 @every_index

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,18 @@ from tests.unit.scorer.minimal import minimal
 from tests.unit.scorer.tables.test_key_index import column
 
 SETTINGS = minimal(tables={"t": {"topic": "features"}})
-AGE = InputField("t.age", "float32", required=False, default=-1.0)
-SIZE = InputField("t.size", "float32")
-NAME = InputField("t.name", "string", required=False, default="?")
-TAGS = InputField("t.tags", "int64", required=False, array=3, shape=(-1,))
-PAIR = InputField("t.pair", "float64", required=False, default=0.5, array=2)
-NESTED = InputField("t.city", "string", required=False, default="", path=("home", "city"))
+
+
+def joined_field(name: str, dtype: str, **options: Any) -> InputField:
+    return InputField(f"t.{name}", dtype, source="table:t", **options)
+
+
+AGE = joined_field("age", "float32", required=False, default=-1.0)
+SIZE = joined_field("size", "float32")
+NAME = joined_field("name", "string", required=False, default="?")
+TAGS = joined_field("tags", "int64", required=False, array=3, shape=(-1,))
+PAIR = joined_field("pair", "float64", required=False, default=0.5, array=2)
+NESTED = joined_field("city", "string", required=False, default="", path=("home", "city"))
 NUMBERS = (AGE, SIZE)
 EVERY = (AGE, SIZE, NAME, TAGS, PAIR, NESTED)
 
@@ -42,7 +49,7 @@ def records(rows: Sequence[tuple[bytes, bytes | None]], partition: int = 0, *, a
     if as_column:
         keys = column(keys)
         values = column(values)
-    return TableRecords(partition, np.arange(len(rows)), keys, values, removed)
+    return TableRecords(np.full(len(rows), partition, np.int32), np.arange(len(rows)), keys, values, removed)
 
 
 def row(**values: Any) -> bytes:
@@ -210,11 +217,20 @@ def test_a_row_without_a_required_field_keeps_its_other_fields() -> None:
 
 
 def test_a_default_that_is_nan_stays_nan() -> None:
-    missing_number = InputField("t.age", "float32", required=False, default=math.nan)
+    missing_number = joined_field("age", "float32", required=False, default=math.nan)
     rows = built(store(), (missing_number,))
     rows.apply(records([(b"a", row()), (b"b", row(age=None))]))
     joined, _ = rows.columns((missing_number,), [b"a", b"b", b"c"], 0)
     assert np.isnan(joined.tensors["t.age"]).all()
+
+
+def test_records_of_several_partitions_are_applied_at_once() -> None:
+    rows = built(store(), NUMBERS)
+    batch = records([(b"a", row(size=1)), (b"a", row(size=2)), (b"b", row(size=3)), (b"a", None)])
+    rows.apply(replace(batch, partitions=np.array([0, 1, 0, 0], np.int32)))
+    joined, _ = rows.columns(NUMBERS, [b"a", b"a", b"b"], np.array([0, 1, 0], np.int32))
+    assert joined.found.tolist() == [False, True, True]
+    assert (rows.count(0), rows.count(1)) == (1, 1)
 
 
 def test_results_of_a_look_up_do_not_change_with_later_rows() -> None:

@@ -95,7 +95,7 @@ def test_a_damaged_blob_leaves_nothing_behind(
     with pytest.raises(Corrupt, match="has digest"):
         dataset.pull(store, artifact, tmp_path / "empty" / "back")
     assert list((tmp_path / "empty").iterdir()) == []
-    with pytest.raises(Refused, match="at most 100 are read"):
+    with pytest.raises(Refused, match="the limit is 100 bytes"):
         dataset.pull(store, artifact, tmp_path / "empty" / "back", max_bytes=100)
 
 
@@ -162,7 +162,7 @@ def test_too_many_files_are_told_before_any_is_stored(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset, "MAX_FILES", 3)
-    with pytest.raises(Refused, match="at most 3 are allowed") as refused:
+    with pytest.raises(Refused, match="the limit is 3 files") as refused:
         dataset.push(store, versions["1.0.0"], records, copied)
     assert refused.value.hint == "set snapshot.keep: false"
 

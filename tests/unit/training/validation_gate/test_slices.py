@@ -57,5 +57,5 @@ def test_slices_have_enough_rows_and_are_not_too_many() -> None:
     column = np.repeat(np.array(["a", "b", "c"]), [LEAST_ROWS, LEAST_ROWS - 1, LEAST_ROWS + 1])
     assert large(column) == ["a", "c"]
     many = held_out([{"n": at % (MOST_SLICES + 1)} for at in range((MOST_SLICES + 1) * LEAST_ROWS)])
-    with pytest.raises(Fatal, match=f"'n': {MOST_SLICES + 1} values have 1,000 rows or more"):
+    with pytest.raises(Fatal, match=f"'n' has {MOST_SLICES + 1} values with 1,000 rows or more"):
         by_field(many, minimal(), SIGNATURE, ("n",))
