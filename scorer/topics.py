@@ -38,6 +38,7 @@ class DescribedTopic:
             configuration.
         retention_seconds: How long the topic retains records; None if it does not delete records by age, or if the client may
             not describe its configuration.
+        cleanup_policy: The topic's `cleanup.policy`; None if the client may not describe its configuration.
     """
 
     name: str
@@ -45,6 +46,7 @@ class DescribedTopic:
     max_bytes: int
     limit_known: bool = True
     retention_seconds: float | None = None
+    cleanup_policy: str | None = None
 
 
 def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, DescribedTopic]:
@@ -75,6 +77,7 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
             int(limits[name] or DEFAULT_MAX_BYTES),
             limits[name] is not None,
             retention.get(name),
+            configs.get(name, {}).get("cleanup.policy"),
         )
         for name in needed
         if name in existing
@@ -93,11 +96,14 @@ def hidden(admin: AdminClient, settings: KafkaSettings, names: Iterable[str]) ->
 
 
 def required(settings: Settings) -> dict[str, Operations]:
-    """Return the topics that `scorer run` needs, input topics first, and the operations that it needs on each topic."""
+    """Return the topics that `scorer run` needs, and the operations that it needs on each topic.
+
+    Input topics are first, then the topics of tables.
+    """
     written = dict.fromkeys((*settings.answer_topics, settings.status_topic), frozenset({WRITE}))
     if settings.swaps_topic in written:
         written[settings.swaps_topic] = frozenset({READ, WRITE})
-    return acls.to_read(*settings.input.topics) | written
+    return acls.to_read(*settings.input.topics, *(table.topic for table in settings.tables.values())) | written
 
 
 def optional(settings: Settings) -> dict[str, str]:
@@ -149,7 +155,7 @@ def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) 
 
 
 def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names: Iterable[str] = ()) -> list[str]:
-    """Return one line of text for each missing topic, and for each topic whose size limit is too low. Pure.
+    """Return one line of text for each missing topic, each topic whose size limit is too low, and each unfit table. Pure.
 
     Args:
         settings: The scorer's settings.
@@ -173,6 +179,35 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
                 f"topic {dead.name} takes records up to {dead.max_bytes} bytes, {name} up to {existing[name].max_bytes}: a "
                 f"dead letter might not fit; set max.message.bytes of {dead.name} to {needed}"
             )
+    return lines + _partitioning_faults(settings, existing)
+
+
+def _partitioning_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
+    """Return one line of text for each input topic with which a table of scope `partition` is not co-partitioned."""
+    return [
+        f"table {name}: topic {table.topic} has {existing[table.topic].partitions} partitions, but the input topic {topic} has "
+        f"{existing[topic].partitions}: use the same number for both, or set tables.{name}.scope to all"
+        for name, table in settings.tables.items()
+        if table.scope == "partition" and table.topic in existing
+        for topic in settings.input.topics
+        if topic in existing and existing[topic].partitions != existing[table.topic].partitions
+    ]
+
+
+def uncompacted(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
+    """Return one line of text for each table whose topic is known not to be compacted. Pure.
+
+    A scorer can read such a topic. But the broker deletes its rows by age, or retains all old rows for ever.
+    """
+    lines = []
+    for name, table in settings.tables.items():
+        topic = existing.get(table.topic)
+        if topic is None or topic.cleanup_policy is None or "compact" in topic.cleanup_policy.split(","):
+            continue
+        effect = "old rows are never removed" if topic.retention_seconds is None else "rows are deleted by age"
+        lines.append(
+            f"table {name}: topic {topic.name} is not compacted: {effect}; set cleanup.policy of {topic.name} to compact"
+        )
     return lines
 
 
@@ -181,7 +216,7 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
 
     A new input topic gets `partitions` partitions. The topics that are partitioned like the input, such as scores and dead
     letters, get as many partitions as the existing input topic with the most partitions, or `partitions` if no input topic
-    exists. All other topics get one partition.
+    exists. The topics of tables get as many, too, and are compacted. All other topics get one partition.
 
     If the name of an input topic ends with the name of another input topic, such as eu.flights beside flights, the topic is
     assumed to be a relay's copy. The limit of the copy is higher by the size of the headers that the relay adds, as `publisher
@@ -209,6 +244,8 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
         settings.status_topic: NewTopic(settings.status_topic, 1, config=BROKER_TIME | {"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=BROKER_TIME | UNLIMITED),
     }
+    for table in settings.tables.values():
+        plans[table.topic] = NewTopic(table.topic, width, config={"cleanup.policy": "compact"})
     if settings.labels.topic:
         plans[settings.labels.topic] = NewTopic(settings.labels.topic, width)
     return [plan for name, plan in plans.items() if name not in existing]

@@ -15,6 +15,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "scorer audit",
         "scorer tail",
         "scorer status",
+        "scorer tables",
         "scorer judge",
         "scorer lineage",
         "scorer labels",

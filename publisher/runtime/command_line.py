@@ -180,6 +180,16 @@ class LazyCommands(Mapping[str, Any]):
         return len(self._targets)
 
 
+class DefaultCommandGroup(TyperGroup):
+    """A group of commands whose first command runs if the first argument names no command of the group."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Insert the name of the first command unless the first argument names a command or is --help."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
 def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
     """Return the Typer application of these commands (see `LazyCommands`), with shell completion and `--version`."""
 

@@ -6,14 +6,14 @@ Each step uses the code of `scorer run`.
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException, Message
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ResourceType
 
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
@@ -121,6 +121,8 @@ def _broker(
                 described = topics.describe(admin, settings.kafka, used)
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, described, hidden, topics.names(admin, settings.kafka))
+        if settings.tables:
+            yield from _tables(settings, described, admin)
         _group_and_transactions(settings, admin)
         yield _members(settings, admin)
     except Fatal as error:
@@ -182,6 +184,39 @@ def _topics(
         yield Finding("optional", True, f"missing topics: {', '.join(absent)}; --create creates them")
     if invisible := [text for name, text in optional.items() if name in hidden]:
         yield Finding("optional", True, f"not visible to this user, whether or not they exist: {', '.join(invisible)}")
+
+
+def _tables(settings: Settings, described: dict[str, topics.DescribedTopic], admin: AdminClient) -> Iterator[Finding]:
+    """Check that the topics of tables are compacted. `_topics` reports missing ones, and those with other partitions."""
+    faults = topics.uncompacted(settings, described)
+    if (broker := _broker_settings(admin)) and is_compaction_disabled(broker):
+        faults.append("the broker compacts no topic, so that old rows of tables are never removed: log.cleaner.enable is false")
+    for fault in faults:
+        yield Finding("table", False, fault, "scorer/TABLES.md describes the topics of tables")
+    if faults or any(table.topic not in described for table in settings.tables.values()):
+        return
+    for name, table in settings.tables.items():
+        topic = described[table.topic]
+        policy = f"cleanup.policy {topic.cleanup_policy}" if topic.cleanup_policy else "its cleanup.policy cannot be read"
+        partitions = f"{topic.partitions} partitions"
+        if table.scope == "partition":
+            partitions += " as the input; its producers must use the same partitioner as those of events"
+        yield Finding("table", True, f"{name}: {table.topic}, {policy}, {partitions}")
+
+
+def is_compaction_disabled(broker: Mapping[str, ConfigEntry]) -> bool:
+    """Return whether the settings of a broker disable the compaction of topics."""
+    cleaner = broker.get("log.cleaner.enable")
+    return cleaner is not None and cleaner.value == "false"
+
+
+def _broker_settings(admin: AdminClient) -> dict[str, ConfigEntry]:
+    """Return the settings of a broker by name; {} if this client may not read them."""
+    try:
+        resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
+        return admin.describe_configs([resource], request_timeout=5)[resource].result()
+    except KafkaException:
+        return {}
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:

@@ -51,6 +51,30 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     paused: str = ""
 
 
+class TablePartitionStatus(msgspec.Struct, frozen=True):
+    """The state of one partition of a table in a scorer.
+
+    Attributes:
+        table: the name of the table.
+        partition: the partition of the table's topic.
+        rows: the number of rows.
+        bytes: the memory that the rows take.
+        position: the next offset that the scorer reads.
+        end: the last known end of the partition.
+        lag_seconds: the time since the position last equalled the end.
+        restored: whether the rows have reached the end that the partition had when it was assigned.
+    """
+
+    table: str
+    partition: Number
+    rows: Count
+    bytes: Count
+    position: Count
+    end: Count
+    lag_seconds: Seconds
+    restored: bool
+
+
 class ScorerStatus(msgspec.Struct, frozen=True):
     """The value of a status record: the status of one scorer. Times are in Unix ms.
 
@@ -67,6 +91,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
         waiting: the dependency that the scorer waits for, with the error; "" if it does not wait.
         delayed: the reason by version for versions that the channel names and that cannot be loaded yet, such as a full disk.
         shadow: whether the scorer is a shadow: it has a separate group, writes no answers, and takes no part in rollouts.
+        tables: the partitions of tables whose rows the scorer holds.
     """
 
     scorer: str
@@ -86,6 +111,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     shadow: bool = False
     waiting: str = ""
     delayed: dict[str, str] = msgspec.field(default_factory=dict)
+    tables: list[TablePartitionStatus] = msgspec.field(default_factory=list)
 
 
 _decoder = DocumentDecoder(ScorerStatus)

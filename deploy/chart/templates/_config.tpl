@@ -58,6 +58,11 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- fail (printf "config.input.topics has %s, which is not a text: write the name of the topic, in quotes" (toJson .)) -}}
 {{- end -}}
 {{- end -}}
+{{- range $name, $table := dig "tables" (dict) $config -}}
+{{- if not (kindIs "string" $table.topic) -}}
+{{- fail (printf "config.tables.%s.topic is %s, which is not a text: write the name of the topic, in quotes" $name (toJson $table.topic)) -}}
+{{- end -}}
+{{- end -}}
 {{- $endpoints := dig "model" "endpoints" (list) $config -}}
 {{- if not (kindIs "slice" $endpoints) -}}
 {{- fail (printf "config.model.endpoints is %s, but it is a list: write [\"%s\"]" (toJson $endpoints) (toString $endpoints)) -}}

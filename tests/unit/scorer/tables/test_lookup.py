@@ -1,6 +1,7 @@
 """Joined fields without rows: each field has its default in the shape of its tensor."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +34,10 @@ def test_without_rows_a_required_field_is_missing_in_each_event() -> None:
         (InputField("t.a", "float32", required=False, array=9, shape=(-1, 3)), (3,), np.object_),
     ],
 )
-def test_defaults_have_the_shape_of_the_fields_tensor(field: InputField, shape: tuple[int, ...], dtype: type) -> None:
+def test_defaults_have_the_shape_of_the_fields_tensor(field: InputField, shape: tuple[int, ...], dtype: type[Any]) -> None:
     column = default_column(field, 3)
-    assert (column.shape, column.dtype) == (shape, dtype)
+    assert column.shape == shape
+    assert column.dtype == np.dtype(dtype)
 
 
 def test_the_default_of_an_array_of_varying_length_is_an_empty_array() -> None:
