@@ -134,8 +134,8 @@ WITH_WEATHER = replace(
     version="3.0.0",
     title="gradient boosted trees (LightGBM, 100 trees) with the weather",
     numbers=(*RECIPES[1].numbers, *(f"{weather.TABLE}.{name}" for name in weather.COLUMNS)),
-    treatment=f"{RECIPES[1].treatment}\n\nThe weather is that of the airport in the hour of the scheduled departure, from the table "
-    "`weather`. A flight\nwithout a report is scored with unknown weather.",
+    treatment=f"{RECIPES[1].treatment}\n\nThe weather is that of the airport in the hour of the scheduled departure, from "
+    "the table `weather`. A flight\nwithout a report is scored with unknown weather.",
 )
 """Version 2.0.0 with further fields, which `scorer demo --tables` joins from a table."""
 
