@@ -3,7 +3,6 @@
 The flights are replayed twice, so that both versions score the same flights.
 """
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,12 +79,14 @@ class _TablesDemo(Demo):
         """Write the weather reports to the topic of the table. In a company, Flink or a warehouse writes this topic."""
         topic = self.settings.tables[weather.TABLE].topic
         producer = clients.plain_producer(self.settings.kafka, f"{self.settings.name}.demo")
-        count = 0
-        for count, (key, row) in enumerate(weather.reports(), 1):
+        reports = list(weather.reports())
+        for key, row in reports:
             producer.produce(topic, orjson.dumps(row), key)
         if producer.flush(FLUSH_SECONDS):
             raise Fatal(f"the weather reports were not written to {topic} within {FLUSH_SECONDS:.0f} s")
-        self.view.print_result(f"the table {weather.TABLE} has {count:,} hourly reports of three airports in the topic {topic}")
+        self.view.print_result(
+            f"the table {weather.TABLE} has {len(reports):,} hourly reports of three airports in the topic {topic}"
+        )
 
     def same_flights(self) -> dict[str, VersionResult]:
         """Return the result of each version over the flights with a known outcome that both versions scored."""

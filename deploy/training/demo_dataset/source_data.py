@@ -15,7 +15,6 @@ from typing import TextIO
 from publisher.errors import USAGE, Fatal
 from training.demo_dataset.features import COLUMNS
 
-
 FLIGHTS = "flights.csv.zip"
 WEATHER = "weather.csv"
 
