@@ -40,6 +40,7 @@ from scorer.native.librdkafka import plugin_status
 from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
+from scorer.tables.lookup import ExampleTables
 from scorer.topics import DescribedTopic
 
 BEGIN_SECONDS = 60.0  # time limit of the first transaction, which may wait until its coordinator has loaded its state
@@ -83,7 +84,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         package, resolution = pull_version(settings)
         moves = move_admission(settings.model.policy, open_cache(settings.model).root)
         moves.check(open_source(settings), settings.model.tag, resolution, datetime.now(UTC))
-        servable = make(package, resolution, tried_loader(settings), settings)
+        servable = make(package, resolution, tried_loader(settings, tables=ExampleTables()), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except ModelRefused as error:

@@ -12,13 +12,14 @@ from typing import Literal, NamedTuple
 
 from publisher.kafka.partitions import Partition
 
-Hold = Literal["unclaimed", "backend unavailable", "revision"]
+Hold = Literal["unclaimed", "backend unavailable", "revision", "table"]
 """Why the worker pauses a partition.
 
 - "unclaimed": the committed offset does not name this scorer yet. If a fetched batch crashes this process, the next owner finds
   the name of this scorer, and reads the partition in the sandbox.
 - "backend unavailable": the model servers are unavailable.
 - "revision": a newer revision has scored the partition.
+- "table": the rows of a table are being restored, or lag too much.
 """
 
 PauseReason = Literal[Hold, "no leader", "suspect", "out of range"]

@@ -24,6 +24,7 @@ from scorer.decoding.batch import Batch
 from scorer.models.servable import LoadPackage
 from scorer.models.version_manager import VersionManager
 from scorer.settings import Settings
+from scorer.tables.lookup import TableLookup
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +43,21 @@ class Quarantine:
         journal: the in-flight journal.
         load: loads models into this process.
         context: the clock, and the check that is called repeatedly while the worker waits for the sandbox process.
+        tables: the tables of joined fields; None without tables.
 
     Attributes:
         loading: the function that loads models. If there are suspects (events that were in flight at the death), it loads the
             models in the sandbox process; otherwise it is `load`.
     """
 
-    def __init__(self, settings: Settings, journal: InFlightJournal, load: LoadPackage, context: Context) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        journal: InFlightJournal,
+        load: LoadPackage,
+        context: Context,
+        tables: TableLookup | None = None,
+    ) -> None:
         self._journal = journal
         self._load = self.loading = load
         self._clock = context.clock
@@ -68,7 +77,7 @@ class Quarantine:
         if suspects:
             names = in_ranges(suspects)
             log.warning("a process died while it processed events of %s; a sandbox process scores these events", names)
-            self._sandbox = SandboxProcess(settings, context)
+            self._sandbox = SandboxProcess(settings, context, tables)
             self.loading = self._sandbox.load
 
     def limit_events(self, events: int) -> int:

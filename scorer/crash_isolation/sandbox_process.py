@@ -26,10 +26,13 @@ from publisher.runtime.context import Context
 from publisher.runtime.dependency_wait import MODEL, DependencyUnavailable
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, ModelRefused
-from scorer.decoding.record_metadata import RecordMetadata
-from scorer.decoding.types import Decoded
+from scorer.decoding import decoder_factory
+from scorer.decoding.record_metadata import ListedMetadata, RecordMetadata
+from scorer.decoding.table_fields import JoinInput
+from scorer.decoding.types import Decoded, FormatMismatch
 from scorer.models.loaded_model import LoadedModel, open_with_decoder, prepare_model
 from scorer.settings import Settings
+from scorer.tables.lookup import TableLookup
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +62,12 @@ class SandboxProcess:
         settings: the settings of the worker.
         context: the thread that created this object calls `context.check` while it waits for the child. If the check raises
             Aborted, the child is ended, and the waiting call raises Aborted.
+        tables: the tables of joined fields, which only this process has; None without tables.
     """
 
-    def __init__(self, settings: Settings, context: Context) -> None:
+    def __init__(self, settings: Settings, context: Context, tables: TableLookup | None = None) -> None:
         self._settings = settings
+        self._tables = tables
         self._context = context
         self._owner = threading.get_ident()
         self._opened: dict[str, Package] = {}
@@ -91,9 +96,12 @@ class SandboxProcess:
         digest = package.digest
         try:
             signature, device = self.request("open", digest, package, seconds=self._load_seconds)
-            model = SandboxedModel(self, digest, signature, device)
+            model = SandboxedModel(self, digest, signature, device, self._tables)
             self._opened[digest] = package
             return prepare_model(model, model, package.golden, self._settings, self._end_broken)
+        except FormatMismatch as error:
+            self.close_model(digest)
+            raise ModelRefused(str(error)) from None
         except BaseException:
             self._opened.pop(digest, None)
             raise
@@ -193,18 +201,29 @@ class SandboxProcess:
 
 
 class SandboxedModel:
-    """A model and its decoder that run in the child process. `decode` and `run` may raise SandboxProcessDied."""
+    """A model and its decoder that run in the child process. `decode` and `run` may raise SandboxProcessDied.
 
-    def __init__(self, process: SandboxProcess, digest: str, signature: Signature, device: str) -> None:
+    The child decodes the records. This process joins their events with the rows of tables, because the child has no tables.
+
+    Raises:
+        FormatMismatch: the model has joined fields, and `tables` is None.
+    """
+
+    def __init__(
+        self, process: SandboxProcess, digest: str, signature: Signature, device: str, tables: TableLookup | None = None
+    ) -> None:
         self.device = device
         self._process = process
         self._digest = digest
         self._signature = signature
+        self._join = decoder_factory.create_join(signature, tables)
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
-        """Decode events in the child; see `Decoder.decode`."""
-        decoded: Decoded = self._process.request("decode", self._digest, list(values), parts and parts.listed())
-        return decoded
+        """Decode events in the child, and join them in this process; see `Decoder.decode`."""
+        batch: JoinInput = self._process.request("decode", self._digest, list(values), parts and parts.listed())
+        if self._join is None:
+            return batch.decoded
+        return self._join.join(batch, (parts or ListedMetadata.empty(len(values))).partitions())
 
     def signature(self) -> Signature:
         """Return the signature of the model."""
@@ -231,7 +250,7 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
     if request == "open":
         _limit_cpu(None)
         (package,) = arguments
-        opened[digest] = open_with_decoder(backend, package, settings)
+        opened[digest] = open_with_decoder(backend, package, partial(decoder_factory.create_join_inputs, settings))
         model = opened[digest][0]
         return model.signature(), model.device
     if request == "free":
@@ -240,7 +259,7 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
         return None
     model, decoder = opened[digest]
     _limit_cpu(CPU_DEADLINES * settings.model.deadline_ms / 1_000 + DECODER_SECONDS)
-    return decoder.decode(*arguments) if request == "decode" else model.run(*arguments)
+    return decoder.read(*arguments) if request == "decode" else model.run(*arguments)
 
 
 def _limit_cpu(seconds: float | None) -> None:

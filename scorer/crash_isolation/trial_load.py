@@ -43,6 +43,7 @@ from scorer.models.loaded_model import LoadedModel, loader
 from scorer.models.registry_access import open_cache
 from scorer.models.servable import LoadPackage
 from scorer.settings import Settings
+from scorer.tables.lookup import EmptyTables, TableLookup
 
 log = logging.getLogger(__name__)
 
@@ -242,15 +243,16 @@ class _TooLarge(Exception):
     """The trial process exceeds its memory limit."""
 
 
-def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
+def tried_loader(settings: Settings, *, remember: bool = True, tables: TableLookup | None = None) -> LoadPackage:
     """Return a loader that loads each version in a trial process before it loads the version into this process.
 
     Args:
         settings: the settings of the scorer.
         remember: whether outcomes are stored in the cache under the digest of the package. If so, the digest of each package
             must be computed from its content.
+        tables: the tables of joined fields; see `loader`.
     """
-    load = loader(settings)
+    load = loader(settings, tables=tables)
     trials = TrialLoads(settings, InFlightJournal(), remember=remember)
 
     def try_and_load(package: Package) -> LoadedModel:
@@ -311,7 +313,7 @@ def _try(settings: Settings, package: Package, max_bytes: int) -> None:
     Raises:
         ModelRefused: The version failed the trial.
     """
-    load = loader(settings, probe=True)
+    load = loader(settings, probe=True, tables=EmptyTables())
     if settings.model.device == "cpu":  # the driver of a GPU maps far more memory than it uses
         memory_limits.limit_data(max_bytes)
     threading.stack_size(stack_bytes(resource.getrlimit(resource.RLIMIT_STACK)[0]))

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from model_registry.package import field_sources
 from model_registry.package.signature import InputField, Signature, TensorInput
 from publisher.kafka.clients import LARGEST_MESSAGE
 from scorer.dead_letters.reasons import Reason
@@ -22,7 +23,7 @@ class TableRowDecoder:
     """Decoder of the rows of one table for one layout; see `RowDecoder`.
 
     Args:
-        table: the name of the table, which is the prefix of the names of its fields.
+        table: the name of the table.
         layout: the fields to decode.
         settings: the settings of the scorer.
 
@@ -34,7 +35,7 @@ class TableRowDecoder:
     def __init__(self, table: str, layout: BlockLayout, settings: Settings) -> None:
         self._layout = layout
         self._format = _row_settings(table, settings)
-        columns = _columns(table, layout.fields)
+        columns = _columns(layout.fields)
         blocks = [[columns[field.name] for field in block] for block in layout.blocks]
         self._whole = self._create(blocks)
         self._relaxed = self._create([[_optional(field) for field in block] for block in blocks])
@@ -98,16 +99,15 @@ def _row_settings(table: str, settings: Settings) -> Settings:
     return settings.model_copy(update={"input": rows})
 
 
-def _columns(table: str, fields: Sequence[InputField]) -> dict[str, InputField]:
+def _columns(fields: Sequence[InputField]) -> dict[str, InputField]:
     """Return the fields as fields of the row, by their name in the signature.
 
-    A field without a path is the column with its name, without the prefix of the table. Columns at the top level of the row
-    have no path, so that the native scanner reads them.
+    Columns at the top level of the row have no path, so that the native scanner reads them.
     """
     columns = {}
     names: set[str] = set()
     for field in fields:
-        steps = field.path or (field.name.removeprefix(f"{table}."),)
+        steps = field_sources.column_steps(field)
         name = str(steps[0])
         if len(steps) == 1 and name not in names:
             columns[field.name] = replace(field, name=name, path=None, source=None)

@@ -5,6 +5,7 @@ A loaded model has no role, such as champion or canary, yet. Only the methods of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import orjson
@@ -29,7 +30,10 @@ from scorer.models.latency_model import LatencyModel
 from scorer.models.length_bucketing import LengthBucketedRuns
 from scorer.scores.outputs import Scores
 from scorer.settings import Settings
+from scorer.tables.lookup import TableLookup, UnreadTables
+from scorer.tables.tables import Tables
 
+T = TypeVar("T")
 WARM_SIZES = (1, 8, 64, 512)
 FEW = 8  # golden examples per batch: few, so that a slow or cold model also meets the deadline
 
@@ -84,7 +88,9 @@ class LoadedModel:
             raise self.broken(error) from None
 
 
-def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
+def loader(
+    settings: Settings, *, probe: bool | None = None, tables: TableLookup | None = None
+) -> Callable[[Package], LoadedModel]:
     """Return a function that loads a package with the configured backend and prepares its model (see `prepare_model`).
 
     The returned function raises ModelRefused with the reason, and DependencyUnavailable.
@@ -93,6 +99,8 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
         settings: the configuration.
         probe: whether to check that no score depends on the other events in the same batch. If None, only models on servers are
             checked, because models in this process are checked in their trial process.
+        tables: the tables of joined fields. If None, this process reads no tables: a version with joined fields is loaded, but
+            its decoder raises Fatal.
 
     Raises:
         BackendMissing: The backend or its device is missing.
@@ -101,16 +109,45 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
     probed = settings.model.backend != "onnx-runtime" if probe is None else probe
 
     def load(package: Package) -> LoadedModel:
-        return prepare_model(*open_with_decoder(backend, package, settings), package.golden, settings, probe=probed)
+        model, decoder = open_with_decoder(
+            backend, package, lambda signature: decoder_factory.create_decoder(settings, signature, tables or UnreadTables())
+        )
+        return prepare_model(model, decoder, package.golden, settings, probe=probed)
 
     return load
 
 
-def open_with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
-    """Open the model of a package, and create the decoder of its events. Raises ModelRefused, DependencyUnavailable."""
+def prepare_tables(load: Callable[[Package], LoadedModel], tables: Tables | None) -> Callable[[Package], LoadedModel]:
+    """Return a function that loads a package with `load`, and then prepares the tables for its joined fields.
+
+    The preparation decodes the columns of all rows in the thread of the reader, before the version is served. Without tables,
+    `load` is returned. The returned function also raises ModelRefused if the rows of a table cannot contain the fields.
+    """
+    if tables is None:
+        return load
+
+    def load_and_prepare(package: Package) -> LoadedModel:
+        loaded = load(package)
+        try:
+            tables.prepare(loaded.model.signature())
+        except FormatMismatch as error:
+            loaded.model.close()
+            raise ModelRefused(str(error)) from None
+        return loaded
+
+    return load_and_prepare
+
+
+def open_with_decoder(backend: Backend, package: Package, create_decoder: Callable[[Signature], T]) -> tuple[Model, T]:
+    """Open the model of a package, and create the decoder of its events.
+
+    Raises:
+        ModelRefused: the model cannot be opened, or `create_decoder` raised FormatMismatch.
+        DependencyUnavailable: the model's server is unavailable.
+    """
     model = backend.open(package)
     try:
-        return model, decoder_factory.create_decoder(settings, model.signature())
+        return model, create_decoder(model.signature())
     except FormatMismatch as error:
         model.close()
         raise ModelRefused(str(error)) from None

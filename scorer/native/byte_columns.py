@@ -157,6 +157,13 @@ def nulls(column: Column) -> list[int]:
     return [row for row, text in enumerate(column) if text is None]
 
 
+def is_null(column: Column) -> NDArray[np.bool_]:
+    """Return whether each entry is None, (n,)."""
+    if isinstance(column, ByteColumn):
+        return np.zeros(len(column), np.bool_) if column.nulls is None else column.nulls.astype(np.bool_)
+    return np.fromiter((text is None for text in column), np.bool_, len(column))
+
+
 def take_rows(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:
     """Return the entries of a column at the indices `rows`, (n,), as a list."""
     return column.take_rows(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]

@@ -41,6 +41,12 @@ class IdColumn(LazySequence[Id]):
             return None
         return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
 
+    def column(self) -> ByteColumn:
+        """Return each id as text; None for an event that has no id or is uncertain."""
+        texts = ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
+        kinds = np.frombuffer(self._kinds, np.uint8)
+        return ByteColumn(texts.text, texts.starts, texts.ends, (kinds == NO_ID) | (kinds == UNCERTAIN))
+
     def absent(self) -> bool:
         """Return whether no event has an id."""
         return self._kinds.count(NO_ID) == len(self._kinds)

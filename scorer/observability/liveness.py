@@ -26,7 +26,7 @@ class WorkerProgress:
         batches: the number of committed batches.
         dead_letters: the number of dead letters.
         recoveries: the number of returns to the committed offsets after a failure.
-        paused: for each partition that cannot be read, a sentence with the reason.
+        paused: for each partition that cannot be read or waits for a table, a sentence with the reason.
         lag: the number of unanswered records by partition.
         lag_seconds: the lag in seconds by partition; see `lag.py`.
         last_event_ms: the timestamp of the last answered event by partition, in Unix ms.

@@ -20,6 +20,7 @@ from publisher.transactions.counters import Counters
 from scorer.models.load_guard import OUTCOMES
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.load import native_library
+from scorer.observability.table_metrics import TableMetrics
 from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -126,6 +127,8 @@ class Metrics:
         self.session = SessionCounters(counters)
         self.outages = Outages()
         self.registry.register(self.session)
+        self.tables = TableMetrics()
+        self.registry.register(self.tables)
         at = self.registry
         of_partition = ["topic", "partition"]
         self.latency = BatchHistogram("scorer_event_latency_seconds", "Time from the timestamp of the event to its answer.", at)

@@ -5,6 +5,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -22,10 +23,12 @@ from scorer.observability.status_record import (
     WAITING,
     PartitionStatus,
     ScorerStatus,
+    TablePartitionStatus,
     VersionStatus,
 )
 from scorer.settings import Settings
 from scorer.settings.shadow_worker import ShadowWorkerSettings
+from scorer.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
@@ -175,10 +178,12 @@ def status_reporter(
     versions: VersionManager,
     outages: Outages,
     is_replaced: Callable[[], bool],
+    tables: Tables | None = None,
 ) -> StatusReporter:
     """Create the writer of a worker's status records.
 
-    `is_replaced()` returns whether another process has taken over the replica name of this worker.
+    `is_replaced()` returns whether another process has taken over the replica name of this worker. `tables` are the tables of
+    the worker; None if no tables are configured.
     """
     started_ms = now_ms()
     instance = uuid.uuid4().hex
@@ -215,6 +220,7 @@ def status_reporter(
             shadow=isinstance(settings, ShadowWorkerSettings),
             waiting=outages.summary() or "",
             delayed={delay.version: delay.reason for delay in versions.delays()},
+            tables=[TablePartitionStatus(**asdict(each)) for each in tables.status()] if tables is not None else [],
         )
 
     return StatusReporter(producer, settings.status_topic, status, is_replaced)

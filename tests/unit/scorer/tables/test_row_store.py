@@ -21,12 +21,18 @@ from tests.unit.scorer.minimal import minimal
 from tests.unit.scorer.tables.test_key_index import column
 
 SETTINGS = minimal(tables={"t": {"topic": "features"}})
-AGE = InputField("t.age", "float32", required=False, default=-1.0)
-SIZE = InputField("t.size", "float32")
-NAME = InputField("t.name", "string", required=False, default="?")
-TAGS = InputField("t.tags", "int64", required=False, array=3, shape=(-1,))
-PAIR = InputField("t.pair", "float64", required=False, default=0.5, array=2)
-NESTED = InputField("t.city", "string", required=False, default="", path=("home", "city"))
+
+
+def joined_field(name: str, dtype: str, **options: Any) -> InputField:
+    return InputField(f"t.{name}", dtype, source="table:t", **options)
+
+
+AGE = joined_field("age", "float32", required=False, default=-1.0)
+SIZE = joined_field("size", "float32")
+NAME = joined_field("name", "string", required=False, default="?")
+TAGS = joined_field("tags", "int64", required=False, array=3, shape=(-1,))
+PAIR = joined_field("pair", "float64", required=False, default=0.5, array=2)
+NESTED = joined_field("city", "string", required=False, default="", path=("home", "city"))
 NUMBERS = (AGE, SIZE)
 EVERY = (AGE, SIZE, NAME, TAGS, PAIR, NESTED)
 
@@ -210,7 +216,7 @@ def test_a_row_without_a_required_field_keeps_its_other_fields() -> None:
 
 
 def test_a_default_that_is_nan_stays_nan() -> None:
-    missing_number = InputField("t.age", "float32", required=False, default=math.nan)
+    missing_number = joined_field("age", "float32", required=False, default=math.nan)
     rows = built(store(), (missing_number,))
     rows.apply(records([(b"a", row()), (b"b", row(age=None))]))
     joined, _ = rows.columns((missing_number,), [b"a", b"b", b"c"], 0)
