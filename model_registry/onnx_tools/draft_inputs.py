@@ -97,7 +97,7 @@ def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
     fed = {key: value for key, value in fed.items() if key != "default"}
     document = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
-    return document | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
+    return document | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the largest number of bytes in an event"}]}
 
 
 def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
         return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
     length = _shape(drafting.values[path], row)
     if VARIES in length:
-        bound = f"{BLANK}: the longest that may come; the examples have up to {_longest(drafting.values[path], length)}"
+        bound = f"{BLANK}: the largest length that may occur; the examples have up to {_longest(drafting.values[path], length)}"
         fed = {key: value for key, value in fed.items() if key != "default"}
         return document | {"shape": length, "fields": [fed | {"array": True, "max_length": bound}]}
     if len(row) == 1:
@@ -207,8 +207,8 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
     drafting.names.add(name)
     document: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.format_path(path)})
     if any(value is None for value in drafting.values[path]):
-        hint = ' ("nan" if the model knows missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
-        document |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
+        hint = ' ("nan" if the model accepts missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
+        document |= {"required": False, "default": f"{BLANK}: the value to use if an event lacks this field{hint}"}
     return document
 
 
