@@ -4,8 +4,9 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Protocol, overload
 
 from confluent_kafka import Producer, TopicPartition
 
@@ -29,6 +30,26 @@ class PackedRecordBatch(Sequence[Record]):
         """
 
 
+class RecordParts(Sequence[Record]):
+    """Several batches of records that are published together, in order. A part may be a `PackedRecordBatch`."""
+
+    def __init__(self, parts: Iterable[Sequence[Record]]) -> None:
+        self.parts = [part for part in parts if len(part)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(self.parts)
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Record]: ...
+    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+        return list(self)[at]
+
+
 class Session(Protocol):
     """Publishes batches. A batch has records, and the consumer group's offsets after the events of the batch.
 
@@ -48,7 +69,7 @@ class Session(Protocol):
         """Publish the records of a batch, and the group's positions after the batch.
 
         Args:
-            records: the records, which may be a `PackedRecordBatch`.
+            records: the records, which may be a `PackedRecordBatch` or `RecordParts`.
             offsets: the positions: for each input partition the next offset to read, with metadata.
             group_metadata: the consumer's group metadata, requested after the events were read.
             overlap: whether the call may return before the outcome is known. The next `wait_for_publish` reports the outcome;

@@ -221,10 +221,7 @@ def _measure_sizes(
 
 
 def _fit_line(points: Sequence[BatchCost]) -> tuple[float, float]:
-    """Fit a and b of T(B) = a + b B to the times of the loop; neither is negative.
-
-    The fit minimizes the squares of the relative errors.
-    """
+    """Fit a and b of T(B) = a + b B to the times of the loop, by the squares of the relative errors. Neither is negative."""
     if len(points) < 2:
         return 0.0, points[0].loop / points[0].size
     sizes, seconds = (np.array(column, np.float64) for column in zip(*((p.size, p.loop) for p in points), strict=True))

@@ -28,6 +28,7 @@ from scorer.evaluation.assessment import FIGURES, Assessment
 from scorer.evaluation.comparison_report import ComparisonReport, Limits, build_report, differences
 from scorer.evaluation.quality_report import FIGURE_TITLES, format_figure
 from scorer.evaluation.score_differences import Differences
+from scorer.features.required_log import require_log
 from scorer.models.loaded_model import LoadedModel
 from scorer.models.registry_access import pull_version
 from scorer.settings import Settings, load
@@ -51,14 +52,18 @@ def compare(
         ),
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=parse_share)
+        float,
+        typer.Option(help="The largest allowed share of events that only the candidate dead-letters.", parser=parse_share),
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Largest share of events on which the decisions differ.", parser=parse_share)
+        float, typer.Option(help="The largest allowed share of events on which the decisions differ.", parser=parse_share)
     ] = USUAL.flips,
-    max_psi: Annotated[float, typer.Option(help="Largest population stability index of the scores.", min=0.0)] = USUAL.psi,
+    max_psi: Annotated[
+        float, typer.Option(help="The largest allowed population stability index of the scores.", min=0.0)
+    ] = USUAL.psi,
     max_cost: Annotated[
-        float | None, typer.Option(help="Largest time per event, as a multiple of the champion's.", min=0.0, show_default="any")
+        float | None,
+        typer.Option(help="The longest allowed time per event, as a multiple of the champion's.", min=0.0, show_default="any"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,6 +78,12 @@ def compare(
         compared = compare_versions.compare(settings, champion, model, window, newest, progress)
     report = build_report(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
     print_data(as_json, report.to_dict(), lambda: as_tables(report))
+    if (logged := compared.logged) is not None:
+        err_console.print(
+            f"read from the feature log {logged.topic}: {logged.records:,} records; the input topics have "
+            f"{logged.input_offsets:,} offsets in this range",
+            markup=False,
+        )
     if not as_json:
         err_console.print(_verdict(report))
     if not report.passed:
@@ -83,7 +94,8 @@ def compare(
 def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str, LoadedModel]]:
     """Load a version with the same checks as a scorer; yield the version's name and its loaded model.
 
-    Raises RegistryError, Fatal and BackendUnavailable.
+    Raises RegistryError, Fatal and BackendUnavailable. Fatal is also raised if the version has joined fields, and there is no
+    feature log with its inputs.
     """
     folder = Path(name_or_folder)
     if folder.is_dir():
@@ -95,6 +107,8 @@ def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str
         with package.suggest_folder(name_or_folder):
             model_package, resolution = pull_version(settings.model_copy(update={"model": model}))
         name = f"{model_package.name}:{resolution.version}@{resolution.digest}"
+    if model_package.signature is not None:
+        require_log(settings.features, [model_package.signature])
     try:
         loaded = tried_loader(settings, remember=not folder.is_dir())(model_package)
     except ModelRefused as error:

@@ -61,16 +61,16 @@ def lineage(
 
 
 def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "Recomputation":
-    """Score the event again with the version that answered it.
+    """Score the event again with the version that answered it, with its logged inputs if the feature log has them.
 
     Raises:
-        Fatal: The event has no answer, or the version is rejected now.
+        Fatal: The event has no answer, its inputs are not recoverable, or the version is rejected now.
         RegistryError: The version cannot be pulled.
         BackendUnavailable: A model server is unavailable.
     """
     from scorer.backends.base import ModelRefused
     from scorer.crash_isolation.trial_load import tried_loader
-    from scorer.lineage.recompute import recompute
+    from scorer.lineage.recompute import find_inputs, recompute
     from scorer.models.registry_access import pull_version
 
     if explanation.answer is None:
@@ -80,13 +80,14 @@ def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "R
         )
     model = settings.model.model_copy(update={"tag": explanation.answer.digest})
     package, _ = pull_version(settings.model_copy(update={"model": model}))
+    inputs = find_inputs(explanation, settings, package.signature)
     try:
         loaded = tried_loader(settings)(package)
     except ModelRefused as error:
         digest = explanation.answer.digest
         raise Fatal(f"{digest} is rejected now: {error}", "see the version's model card", REFUSED) from error
     with contextlib.closing(loaded.model):
-        return recompute(explanation, loaded, tolerance)
+        return recompute(explanation, loaded, tolerance, settings, inputs)
 
 
 def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str, Any]:
@@ -131,6 +132,7 @@ def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str
             "score": proof.now,
             "decision": proof.decision,
             "rejected": proof.rejection or None,
+            "inputs": "feature log" if proof.from_features else "event",
         }
     document["corrections"] = [{"position": str(each.at), **each.record} for each in explanation.corrections]
     document["not_known"] = explanation.missing

@@ -13,6 +13,7 @@ from publisher.runtime.command_line import Config, From, Json, Set, To, err_cons
 from publisher.runtime.interruption import report_progress
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
+from scorer.features.required_log import require_log
 from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make
 from scorer.rescore import job as jobs
@@ -43,10 +44,10 @@ def rescore(
     job: Annotated[
         str | None,
         typer.Option(
-            help="The name of the job. A job with the same name continues.", show_default="derived from the selection"
+            help="The name of the job. If a job with this name exists, it continues.", show_default="derived from the selection"
         ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Largest number of scores per second.", min=0.001)] = None,
+    rate: Annotated[float | None, typer.Option(help="The maximum number of scores per second.", min=0.001)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be scored again; write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -58,11 +59,14 @@ def rescore(
     selection = _selection(digest, status or [], start, end)
     name = job or selection.name()
     if not NAME.fullmatch(name):
-        raise typer.BadParameter(f"{name!r} is not a name; use letters, digits, '.', '_' and '-'", param_hint="--job")
+        raise typer.BadParameter(
+            f"{name!r} is not a valid name of a job; use letters, digits, '.', '_' and '-'", param_hint="--job"
+        )
     if dry_run:
-        digest_of_version = _resolve(settings, version) if version else None
+        package, resolution = pull_version(_with_version(settings, version))
+        digest_of_version = resolution.digest if version else None
         with cli_view.progress() as progress:
-            summary = jobs.preview(settings, RescoreJob(name, selection, digest_of_version), progress)
+            summary = jobs.preview(settings, RescoreJob(name, selection, digest_of_version), package.signature, progress)
         print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: as_table(summary, "to correct"))
         return
     servable = _load_version(settings, version)
@@ -111,16 +115,15 @@ def _with_version(settings: Settings, version: str | None) -> Settings:
     return settings.model_copy(update={"model": settings.model.model_copy(update={"tag": version})})
 
 
-def _resolve(settings: Settings, version: str) -> str:
-    return pull_version(_with_version(settings, version))[1].digest
-
-
 def _load_version(settings: Settings, version: str | None) -> Servable:
     """Load the version that scores events again, with the same checks as a scorer.
 
-    The version is configured to write corrections. Raises RegistryError, Fatal.
+    The version is configured to write corrections. Raises RegistryError, Fatal, also if the inputs of its joined fields are not
+    recoverable.
     """
     package, resolution = pull_version(_with_version(settings, version))
+    if package.signature is not None:
+        require_log(settings.features, [package.signature])
     try:
         return make(package, resolution, tried_loader(settings), jobs.correcting_settings(settings))
     except ModelRefused as error:
@@ -136,6 +139,7 @@ def as_table(summary: RescoreSummary, done: str) -> Table:
     rows = [
         (done, run.corrected, total.corrected),
         ("event no longer retained", run.not_retained, total.not_retained),
+        ("not in the feature log", run.not_logged, total.not_logged),
         *((f"dead-lettered: {reason}", run.refused.get(reason, 0), n) for reason, n in sorted(total.refused.items())),
         ("unfit", run.unfit, total.unfit),
         ("deleted before they were read", run.unread, total.unread),

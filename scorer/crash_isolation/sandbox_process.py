@@ -1,8 +1,7 @@
 """The sandbox: a child process that decodes and scores events for a worker, so that a crash does not end the worker.
 
-After a worker has died, the next worker starts with a sandbox. Decoder and model are loaded only in the child until the
-suspects (the events that were in flight at the death) are answered. Therefore the worker and the child together need only the
-memory of one worker. This also holds for the memory of a GPU.
+After a worker has died, decoder and model are loaded only in the child, until the events that were in flight are answered. The
+worker and the child together therefore need only the memory of one worker, also on a GPU.
 """
 
 import contextlib
@@ -81,12 +80,12 @@ class SandboxProcess:
     def load(self, package: Package) -> LoadedModel:
         """Load a package in the child process; see `servable.LoadPackage`.
 
-        If the child dies, a second child loads the package. If it dies too, this method raises ModelRefused.
+        Raises ModelRefused if two children die while they load it.
         """
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
-            log.warning("the sandbox %s while it loaded version %s; retrying", error, package.version)
+            log.warning("the sandbox process %s while it loaded version %s; retrying", error, package.version)
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
@@ -130,7 +129,7 @@ class SandboxProcess:
             self._turn.release()
 
     def _end_broken(self, error: InferenceFailed) -> SandboxProcessDied:
-        """End the child, because its model no longer answers events. Return the SandboxProcessDied to raise."""
+        """End the child, whose model no longer answers events. Return the error to raise."""
         with self._turn:
             self._end()
         return SandboxProcessDied(f"was ended because its model no longer answers: {error}")
@@ -263,10 +262,8 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
 
 
 def _limit_cpu(seconds: float | None) -> None:
-    """Limit the CPU time that this process may still use. SIGXCPU ends the process at the limit. None removes the limit.
-
-    Unlike a limit of wall-clock time, this limit does not count the time during which a busy machine runs other processes.
-    """
+    """Limit the CPU time that this process may still use; None removes the limit. SIGXCPU ends the process at the limit."""
+    # Unlike a limit of wall-clock time, it does not count the time in which a busy machine runs other processes.
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
     limit = hard_limit if seconds is None else math.ceil(used.ru_utime + used.ru_stime + seconds)

@@ -1,8 +1,11 @@
-"""Score retained events with two versions, and compare their answers. Joins no consumer group and writes nothing."""
+"""Score retained events with two versions, and compare their answers. Joins no consumer group and writes nothing.
+
+If one of the versions has joined fields, both versions score the records of the feature log in place of the events.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka import Message
 
@@ -15,11 +18,30 @@ from scorer.evaluation.assessment import Assessment
 from scorer.evaluation.labelled_comparison import BothAnswers
 from scorer.evaluation.score_differences import Differences
 from scorer.evaluation.score_events import EventAnswers, answers
+from scorer.features.log import create_reader
+from scorer.features.read import FeatureLogDecoder
+from scorer.features.required_log import require_log
 from scorer.models.loaded_model import LoadedModel
 from scorer.settings import Settings
 
 Progress = Callable[[int, int], None]
 """A callback with the number of completed offsets and the total number of offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedShare:
+    """The part of the events that a comparison read from the feature log.
+
+    Attributes:
+        topic: The topic of the log.
+        records: The number of compared records.
+        input_offsets: The number of offsets of the input topics in the same time range. Markers of transactions count too, so
+            that it is at least the number of events.
+    """
+
+    topic: str
+    records: int
+    input_offsets: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +54,25 @@ class ComparisonRun:
         spans: The offset range that was read of each partition.
         labelled: The quality figures of both versions on the same labelled events, the champion first; None if no topic of
             labels is configured.
+        logged: The part of the events in the feature log; None if the events themselves were scored.
     """
 
     differences: Differences
     seconds: Mapping[str, float]
     spans: Mapping[Partition, Bounds]
     labelled: Assessment | None = None
+    logged: LoggedShare | None = None
 
 
-def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
-    """Return, for each input partition, the offset range of the events in the time range `window`.
+def spans(reader: TopicReader, topics: Sequence[str], window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
+    """Return, for each partition of the topics, the offset range of the events in the time range `window`.
 
-    If `newest` is not None, the ranges contain only the newest events of the window: about `newest` events in total, and the
-    same number from each partition.
+    If `newest` is not None, only about this number of the newest events is included, the same number from each partition.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
     """
-    bounds_of = reader.spans(reader.partitions(settings.input.topics))
+    bounds_of = reader.spans(reader.partitions(topics))
     ends = {partition: bounds.high for partition, bounds in bounds_of.items()}
     starts = {partition: bounds.low for partition, bounds in bounds_of.items()}
     if window.to_ms is not None:
@@ -81,11 +104,18 @@ def compare(
         progress: Is called with the number of completed offsets and the total.
 
     Raises:
-        Fatal: If a topic cannot be read.
+        Fatal: If a topic cannot be read, or if a version has joined fields and there is no feature log with its inputs.
         DependencyUnavailable: If a model server is unavailable.
     """
     reader = TopicReader(settings.kafka, f"{settings.name}.compare")
-    every = spans(reader, settings, window, newest)
+    topics = settings.input.topics
+    feature_topic = settings.features.topic
+    signatures = [version.model.signature() for version in (champion, candidate)]
+    reads_log = require_log(settings.features, signatures)
+    if reads_log and feature_topic is not None:
+        topics = [feature_topic]
+        champion, candidate = (_with_logged_inputs(version, settings) for version in (champion, candidate))
+    every = spans(reader, topics, window, newest)
     total = sum(high - low for low, high in every.values())
     left = {partition: high - low for partition, (low, high) in every.items()}
     differences = Differences()
@@ -104,14 +134,22 @@ def compare(
         progress(total - sum(left.values()), total)
     progress(total, total)
     labelled = both.assessed(reader, settings, champion.model.signature()) if both is not None else None
-    return ComparisonRun(differences, timed.seconds, every, labelled)
+    logged = None
+    if reads_log and feature_topic is not None:
+        inputs = spans(reader, settings.input.topics, window, newest)
+        logged = LoggedShare(feature_topic, differences.events, sum(high - low for low, high in inputs.values()))
+    return ComparisonRun(differences, timed.seconds, every, labelled, logged)
+
+
+def _with_logged_inputs(version: LoadedModel, settings: Settings) -> LoadedModel:
+    """Return a copy of the version that scores records of the feature log in place of events."""
+    return replace(version, decoder=FeatureLogDecoder(version.model.signature(), create_reader(settings)))
 
 
 class _Timed:
-    """Score batches with both versions, and measure the time of each version.
+    """Scores batches with both versions, and measures the time of each version."""
 
-    The version that scores a batch first alternates from batch to batch, so that neither has an advantage.
-    """
+    # The version that scores a batch first alternates, so that neither has an advantage.
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}

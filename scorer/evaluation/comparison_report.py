@@ -1,7 +1,7 @@
 """The result of a comparison as a document, with the figures that exceed their limits. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from scorer.evaluation import quality_report as labels
@@ -80,6 +80,7 @@ class ComparisonReport:
             "champion": self.champion,
             "candidate": self.candidate,
             "read": [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in self._spans()],
+            "feature_log": None if self.compared.logged is None else asdict(self.compared.logged),
             "events": differences.events,
             "scored_by_both": differences.both,
             "dead_letters": differences.dead,
@@ -116,7 +117,7 @@ class ComparisonReport:
 def differences(assessment: Assessment) -> dict[str, float]:
     """Return each quality figure of the candidate minus the champion's figure, by name.
 
-    Figures that one of the versions lacks are omitted. The result is empty unless there are two versions.
+    Figures that one of the versions lacks are omitted. The result is empty if there are not two versions.
     """
     if len(assessment.versions) != 2:
         return {}

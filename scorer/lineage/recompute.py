@@ -1,17 +1,23 @@
 """Score the event of an answer again with the version that answered it, and compare the results."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from model_registry.package.golden_examples import agrees
+from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
+from publisher.kafka.reader import TopicReader
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.score_events import answers
+from scorer.features.log import FeatureLog, LoggedInputs, ScoredEvent, create_reader
+from scorer.features.read import FeatureLogDecoder
+from scorer.features.required_log import require_log
 from scorer.lineage.document import DEAD_LETTER, Lineage, LineageAnswer
 from scorer.models.loaded_model import LoadedModel
+from scorer.settings import Settings
 
 SCORED = "scored"  # the status of an answer with a score of a model
 
@@ -25,38 +31,96 @@ class Recomputation:
         now: The recomputed score; None if the version now dead-letters the event.
         decision: The recomputed decision; None if there is none.
         rejection: Why the version now dead-letters the event; empty if it scores the event.
+        from_features: Whether the inputs were read from the feature log, not decoded from the event.
     """
 
     same: bool
     now: Any
     decision: str | None
     rejection: str = ""
+    from_features: bool = False
 
 
-def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomputation:
+def find_inputs(lineage: Lineage, settings: Settings, signature: Signature | None) -> LoggedInputs | None:
+    """Return the logged inputs of the answer; None if the event must be decoded instead.
+
+    If a feature log is configured and has no record of the answer, this is added to `lineage.missing`.
+
+    Args:
+        lineage: The lineage of the answer.
+        settings: The settings of the scorer.
+        signature: The signature of the version that answered; None if its package has none.
+
+    Raises:
+        Fatal: With code 2 if the inputs can be recovered neither from the feature log nor from the event, or if the answer has
+            no score of the model.
+    """
+    answer = lineage.answer
+    if answer is None:
+        raise _missing(lineage)
+    if (status := answer.record.get("status", SCORED)) != SCORED:
+        raise Fatal(f"{lineage.place} has the status {status!r} and no score of the model", "omit --recompute", USAGE)
+    requires_log = signature is not None and require_log(settings.features, [signature])
+    inputs = None
+    if settings.features.topic is not None and answer.kind != DEAD_LETTER:
+        feature_log = FeatureLog(settings, TopicReader(settings.kafka, f"{settings.name}.lineage"))
+        record = answer.record
+        times = (record.get(name) for name in ("event_ms", "scored_ms"))
+        event_ms, scored_ms = (time if isinstance(time, int) else 0 for time in times)
+        scored = ScoredEvent(*answer.source, event_ms, scored_ms, answer.digest)
+        inputs = feature_log.find([scored]).get(scored)
+    if inputs is None and requires_log:
+        kind = "a dead letter has no record" if answer.kind == DEAD_LETTER else "it has no record of this score"
+        raise Fatal(
+            f"the inputs of {lineage.place} are not recoverable from the feature log {settings.features.topic}: {kind}",
+            "the log has only scores of models, those in the sample (features.sample), until retention deletes their records",
+            USAGE,
+        )
+    if inputs is None and settings.features.topic is not None:
+        lineage.missing.append(f"the logged inputs: {settings.features.topic} has no record of this score")
+    if inputs is None and lineage.event is None:
+        raise _missing(lineage)
+    return inputs
+
+
+def recompute(
+    lineage: Lineage, loaded: LoadedModel, tolerance: float, settings: Settings, inputs: LoggedInputs | None = None
+) -> Recomputation:
     """Score the event again with the version that answered it, and compare both results.
 
     A number may differ by the larger of `tolerance` and the `batch_tolerance` of the signature, because the event is now scored
     in a batch of one event.
 
+    Args:
+        lineage: The lineage of the answer.
+        loaded: The version that answered.
+        tolerance: The largest difference between two numbers.
+        settings: The settings of the scorer.
+        inputs: The logged inputs of the answer; None to decode the event.
+
     Raises:
-        Fatal: With code 2 if the event is missing or the answer has no score.
+        Fatal: With code 2 if the event is missing and there are no logged inputs.
     """
-    event = lineage.event
     answer = lineage.answer
-    if event is None or answer is None:
-        raise Fatal(
-            f"the score cannot be recomputed: {'; '.join(lineage.missing)}",
-            "choose an event that its topic still retains",
-            USAGE,
-        )
-    if (status := answer.record.get("status", SCORED)) != SCORED:
-        raise Fatal(f"{lineage.place} has the status {status!r} and no score of the model", "omit --recompute", USAGE)
-    tolerance = max(tolerance, loaded.model.signature().batch_tolerance or 0.0)
-    results = answers(loaded, [event.value()], ListedMetadata.from_messages([event]))
+    message = lineage.event if inputs is None else inputs.message
+    if message is None or answer is None:
+        raise _missing(lineage)
+    signature = loaded.model.signature()
+    tolerance = max(tolerance, signature.batch_tolerance or 0.0)
+    if inputs is not None:
+        loaded = replace(loaded, decoder=FeatureLogDecoder(signature, create_reader(settings)))
+    results = answers(loaded, [message.value()], ListedMetadata.from_messages([message]))
     if poison := results.rejected.get(0):
-        return compare_with(answer, poison, None, None, tolerance)
-    return compare_with(answer, None, orjson.loads(results.scores[0]), results.decisions[0], tolerance)
+        compared = compare_with(answer, poison, None, None, tolerance)
+    else:
+        compared = compare_with(answer, None, orjson.loads(results.scores[0]), results.decisions[0], tolerance)
+    return replace(compared, from_features=inputs is not None)
+
+
+def _missing(lineage: Lineage) -> Fatal:
+    return Fatal(
+        f"the score cannot be recomputed: {'; '.join(lineage.missing)}", "choose an event that its topic still retains", USAGE
+    )
 
 
 def compare_with(

@@ -48,8 +48,8 @@ class LoadedModel:
         cost: predicts how long a batch takes from decoding to the commit of its transaction.
         inference: predicts how long the model alone takes for a batch.
         runs: divides a batch into several runs of the model; None if the model runs once per batch.
-        broken: creates the error that `check_control_row` raises if the model no longer scores the control row.
-        control: the control row: one row of input tensors that the model scored when it was loaded.
+        broken: creates the error that `check_control_row` raises.
+        control: one row of input tensors that the model scored when it was loaded (the control row).
     """
 
     model: Model
@@ -77,10 +77,9 @@ class LoadedModel:
             raise InferenceFailed(str(error)) from error
 
     def check_control_row(self) -> None:
-        """Check that the model still scores its control row.
+        """Check that the model still scores a row that it scored when it was loaded.
 
-        If the model fails, the error that `broken` creates is raised. Raises DependencyUnavailable if the model's server is
-        unavailable.
+        Raises the error from `broken` if it does not, and DependencyUnavailable if the model's server is unavailable.
         """
         try:
             self.run(self.control)
@@ -105,6 +104,7 @@ def loader(
     Raises:
         BackendMissing: The backend or its device is missing.
     """
+    # Models in this process are checked in their trial process.
     backend = select.backend_for(settings.model)
     probed = settings.model.backend != "onnx-runtime" if probe is None else probe
 
@@ -162,10 +162,17 @@ def prepare_model(
     *,
     probe: bool = False,
 ) -> LoadedModel:
-    """Check a model with its golden examples, warm the model up, measure its cost, and return the model ready to score.
+    """Check a model with its golden examples, warm the model up, measure its cost, and return it ready to score.
 
-    The model is closed if an error is raised. If `probe` is true, this function also checks that no score depends on the other
-    events in the same batch. `broken` becomes the attribute `broken` of the returned LoadedModel.
+    The model is closed if an error is raised.
+
+    Args:
+        model: the open model.
+        decoder: decodes events for the model.
+        golden: the golden examples.
+        settings: the configuration.
+        broken: the attribute `broken` of the returned LoadedModel.
+        probe: whether to check that no score depends on the other events in its batch.
 
     Raises:
         ModelRefused: the model fails a check.
@@ -214,10 +221,8 @@ def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
 
 
 def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
-    """Check that no score depends on the other events in the same batch.
-
-    The check is skipped if a golden example cannot be decoded. Raises Refused; see `check_batch_independence`.
-    """
+    """Check that no score depends on the other events in its batch. Raises Refused."""
+    # The check is skipped if a golden example cannot be decoded.
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
@@ -278,7 +283,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
         return
     fixed = not any(-1 in (output.shape or ()) for output in signature.outputs)
     if difference := shape_difference(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
-        raise ModelRefused(f"model.fallback does not fit this version: {difference}; correct model.fallback, or leave it out")
+        raise ModelRefused(f"model.fallback does not fit this version: {difference}; correct or remove model.fallback")
 
 
 def _unsupported_part(output: Output, scores: Scores) -> str:

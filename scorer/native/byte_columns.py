@@ -67,9 +67,9 @@ class ByteColumn(LazySequence[bytes | None]):
 
     @classmethod
     def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "ByteColumn":
-        """Split a text into the parts that end at the positions `ends`.
+        """Split a text into byte strings that end at these positions.
 
-        The first part starts at position `before`. Two parts are separated by `between` bytes, which belong to no part.
+        The first one starts at `before`. `between` bytes separate two of them.
         """
         starts = np.empty_like(ends)
         starts[:1] = before
@@ -84,7 +84,7 @@ class ByteColumn(LazySequence[bytes | None]):
         return strings
 
     def part(self, rows: NDArray[np.int64]) -> "ByteColumn":
-        """Return a column, with the same buffer, of the entries at the indices `rows`, (n,)."""
+        """Return a column of the entries at the indices `rows`, (n,), with the same buffer."""
         nulls = None if self.nulls is None else self.nulls[rows]
         return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 

@@ -17,7 +17,7 @@ DIGITS = 20  # the maximum number of characters of an int64
 
 @dataclass(slots=True)
 class RecordPiece:
-    """One part of the values of n records. In each record, the part is a text, or the decimal digits of a number.
+    """One part of the values of n records: in each record a text, or the decimal digits of a number.
 
     Attributes:
         texts: the texts; None if the part is a number.
@@ -41,6 +41,14 @@ class RecordPiece:
         if self.which is None:
             return float(lengths.mean())
         return float(np.bincount(self.which, minlength=len(lengths)) @ lengths / len(self.which))
+
+    def listed(self, count: int) -> list[bytes]:
+        """Return this part of each of `count` records, as bytes."""
+        if self.texts is None:
+            assert self.numbers is not None
+            return [b"%d" % number for number in self.numbers.tolist()]
+        texts = [text or b"" for text in self.texts]
+        return texts if self.which is None else [texts[index] for index in self.which.tolist()[:count]]
 
     def c(self) -> tuple[int | None, ...]:
         """Return the addresses of the arrays in the order of the fields of the C structure `piece` in produce.c."""
@@ -88,6 +96,11 @@ def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) 
     records = _Records(count, len(pieces), ctypes.addressof(c_pieces))
     plugin.library.records_values(ctypes.addressof(records), address(text), address(bounds[1:]))
     return ByteColumn(text[: bounds[-1]], bounds[:-1], bounds[1:])
+
+
+def texts_of(pieces: Sequence[RecordPiece], count: int) -> list[bytes]:
+    """Concatenate the pieces of each of `count` records in Python, with the same result as `joined`."""
+    return list(map(b"".join, zip(*(piece.listed(count) for piece in pieces), strict=True)))
 
 
 class ColumnarRecords(LazySequence[Record], PackedRecordBatch):

@@ -51,10 +51,7 @@ class WorkerProgress:
 
 
 def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
-    """Return a description of the fault if the main thread made no progress for `limit` seconds, otherwise None.
-
-    During the start-up the result is always None.
-    """
+    """Return a message if the main thread made no progress for `limit` seconds; None otherwise, and during the start-up."""
     age = clock() - progress.heartbeat
     return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
 

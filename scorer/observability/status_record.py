@@ -1,11 +1,12 @@
 """Status records: the state of each scorer in the compacted topic `<name>.status`, so that no other database is needed.
 
-The key of a status record is the scorer's owner id. The topic also has notices of channel moves, with other keys (see
-`channel_move_listener.py`). Every principal with Write on the topic can write any record. Readers therefore bound the number
-and size of the records that they keep, and base no decision about a process on its record alone. A record with an old heartbeat
-belongs to a scorer that has died. A scorer that waits for a dependency during its start-up writes records with the state
-`waiting`. The last record of a scorer that stops has the state `stopped`.
+The key of a status record is the scorer's owner id. A record with an old heartbeat belongs to a scorer that has died.
 """
+
+# The topic also has notices of channel moves, with other keys (see `channel_move_listener.py`). Every principal with Write on
+# the topic can write any record. Readers therefore bound the number and size of the records that they keep, and base no
+# decision about a process on its record alone. A scorer that waits for a dependency during its start-up writes records with the
+# state `waiting`. The last record of a scorer that stops has the state `stopped`.
 
 from typing import Annotated
 
@@ -123,11 +124,8 @@ def notice_key(channel: str) -> str:
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """Parse a record of the status topic as a status record.
-
-    Return None if the record is a notice or a tombstone, if its value is unreadable, or if its key differs from the field
-    `scorer` of its value.
-    """
+    """Parse a record of the status topic as a status record; None if it is not one."""
+    # Notices, tombstones and unreadable values are no status records. The key must equal the field `scorer` of the value.
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)

@@ -15,12 +15,13 @@ SCANNED = 200_000  # the most records of a chunk, selected or not
 
 
 class SelectedScore(NamedTuple):
-    """A selected score record: its partition and offset in the topic of scores, its key, and its decoded value."""
+    """A selected score record: its partition and offset in the topic of scores, its key, and its value, also decoded."""
 
     partition: int
     offset: int
     key: bytes | None
     record: ScoreRecord
+    value: bytes = b""
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class RescoreChunk:
             self.unreadable.append((partition, offset))
             self.counts_of(partition).unfit += 1
         elif selection.includes(record):
-            self.selected.append(SelectedScore(partition, offset, message.key(), record))
+            self.selected.append(SelectedScore(partition, offset, message.key(), record, message.value() or b""))
         else:
             self.counts_of(partition).others += 1
 

@@ -13,6 +13,7 @@ class RescoreCounts(msgspec.Struct):
         corrected: The selected records for which a correction was published.
         others: The records that the job does not select.
         not_retained: The selected records whose event is no longer in the input topic.
+        not_logged: The selected records whose inputs are only in the feature log, which has no record of the score.
         refused: The selected records whose event the new version would dead-letter, by reason.
         unfit: The records that cannot be decoded, or whose event cannot be identified.
         unread: The number of offsets that retention deleted before the job reached them.
@@ -24,6 +25,7 @@ class RescoreCounts(msgspec.Struct):
     refused: dict[str, int] = {}
     unfit: int = 0
     unread: int = 0
+    not_logged: int = 0
 
     def add(self, other: "RescoreCounts") -> None:
         """Add the counts of `other` to these counts."""
@@ -33,6 +35,7 @@ class RescoreCounts(msgspec.Struct):
         self.refused = dict(Counter(self.refused) + Counter(other.refused))
         self.unfit += other.unfit
         self.unread += other.unread
+        self.not_logged += other.not_logged
 
     @property
     def selected(self) -> int:
@@ -42,7 +45,7 @@ class RescoreCounts(msgspec.Struct):
     @property
     def uncorrected(self) -> int:
         """The number of selected records without a correction."""
-        return self.not_retained + sum(self.refused.values()) + self.unfit
+        return self.not_retained + self.not_logged + sum(self.refused.values()) + self.unfit
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and `selected` as a JSON object."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
+from model_registry.package.signature import Signature
 from publisher.audit.report import Progress as Report
 from publisher.errors import REFUSED, Aborted, Fatal, Fenced
 from publisher.kafka import acls
@@ -27,15 +28,18 @@ from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer import topics
+from scorer.features.log import FeatureLog
+from scorer.features.required_log import require_log
 from scorer.models.servable import Servable
 from scorer.rescore.chunks import RescoreChunk, chunks
 from scorer.rescore.counts import RescoreCounts
 from scorer.rescore.job_progress import JobProgress, definition
-from scorer.rescore.rescore_chunk import ChunkRescorer, UncorrectedScores
+from scorer.rescore.rescore_chunk import ChunkRescorer, InputSources, UncorrectedScores, logged_inputs
 from scorer.rescore.selection import ScoreSelection
 from scorer.scores import formats
 from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings
+from scorer.settings.features import FeatureLogSettings
 from scorer.worker.encode import Target
 
 CHUNK_RECORDS = 5_000  # the most selected records of one transaction
@@ -100,8 +104,12 @@ class RescoreSummary:
 
 
 def correcting_settings(settings: Settings) -> Settings:
-    """Return a copy of the settings whose output topic is the topic of corrections."""
-    return settings.model_copy(update={"output": settings.output.model_copy(update={"topic": settings.corrections_topic})})
+    """Return a copy of the settings whose output topic is the topic of corrections, and which have no feature log.
+
+    A corrected score gets no feature record, so that no schema of feature records is needed.
+    """
+    output = settings.output.model_copy(update={"topic": settings.corrections_topic})
+    return settings.model_copy(update={"output": output, "features": FeatureLogSettings()})
 
 
 def rescore(
@@ -135,7 +143,8 @@ def rescore(
     requested = define_job(settings, job, reader)
     corrections = described[settings.corrections_topic]
     target = Target(corrections.name, corrections.partitions, corrections.max_bytes)
-    correcting = ChunkRescorer(settings, job.name, servable, target, formats.as_json(settings))
+    sources = open_sources(settings, servable.loaded.model.signature(), reader)
+    correcting = ChunkRescorer(settings, job.name, servable, target, formats.as_json(settings), sources)
     with contextlib.closing(_session(settings, job.name, smallest)) as session:
         session.open()
         saved = JobProgress(settings, job.name)
@@ -160,23 +169,41 @@ def rescore(
             progress(settings.output.topic, scanned, most)
 
 
-def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
-    """Count the remaining records of the job without scoring or writing.
-
-    The counts are in the attribute `run` of the result. The count `corrected` is the number of selected records whose event
-    still exists. A real run may correct fewer records, because the version may dead-letter an event, and because an event may
-    turn out not to belong to its record.
+def open_sources(settings: Settings, signature: Signature | None, reader: TopicReader) -> InputSources:
+    """Return the sources of the inputs of past scores for a version with this signature.
 
     Raises:
-        Fatal: If a topic is missing or the job has another definition.
+        Fatal: With code 2 if the version has joined fields, and no feature log with its inputs is configured.
     """
-    needed = acls.to_read(settings.output.topic, settings.rollouts_topic)
+    requires_log = signature is not None and require_log(settings.features, [signature])
+    log = FeatureLog(settings, reader) if settings.features.topic else None
+    return InputSources(log, requires_log)
+
+
+def preview(settings: Settings, job: RescoreJob, signature: Signature | None, progress: Report) -> RescoreSummary:
+    """Count the remaining records of the job without scoring or writing.
+
+    The counts are in the attribute `run` of the result. The count `corrected` is the number of selected records whose inputs
+    still exist: the event or, for a version with joined fields, the record of the feature log. A real run may correct fewer
+    records, because the version may dead-letter an event, and because an event may turn out not to belong to its record.
+
+    Args:
+        settings: The scorer's settings.
+        job: The request.
+        signature: The signature of the version that would score the events again; None if its package has none.
+        progress: Called as in `rescore`.
+
+    Raises:
+        Fatal: If a topic is missing, the job has another definition, or the inputs are not recoverable.
+    """
+    needed = acls.to_read(settings.output.topic, settings.rollouts_topic, *_feature_topics(settings))
     describe(settings, needed | dict.fromkeys(settings.input.topics, frozenset()))
     reader = TopicReader(settings.kafka, _name(settings))
     saved = JobProgress(settings, job.name)
     saved.read(reader)
     saved.check(job.name, define_job(settings, job, reader))
     summary = RescoreSummary(total=saved.total())
+    sources = open_sources(settings, signature, reader)
     retained = reader.spans(reader.partitions(settings.input.topics))
     stretches = remaining_offsets(settings, reader, saved)
     scanned = 0
@@ -184,11 +211,24 @@ def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSum
     for chunk in remaining_chunks(settings, job, reader, stretches, None):
         for tally in chunk.counts_by_partition.values():
             summary.run.add(tally)
-        deleted = sum(_is_deleted(given.record.source, retained) for given in chunk.selected)
-        summary.run.add(RescoreCounts(corrected=len(chunk.selected) - deleted, not_retained=deleted))
+        summary.run.add(_count_inputs(chunk, sources, retained))
         scanned += chunk.scanned
         progress(settings.output.topic, scanned, most)
     return summary
+
+
+def _count_inputs(chunk: RescoreChunk, sources: InputSources, retained: Mapping[Partition, Bounds]) -> RescoreCounts:
+    """Count the selected records of a chunk whose inputs exist as `corrected`, and the others by the missing input."""
+    missing = list(range(len(chunk.selected)))
+    if not sources.requires_log:
+        missing = [row for row in missing if _is_deleted(chunk.selected[row].record.source, retained)]
+    count = len(missing)
+    if sources.log is not None and missing:
+        count -= sum(len(rows) for _, rows in logged_inputs(sources.log, chunk.selected, missing))
+    corrected = len(chunk.selected) - count
+    if sources.requires_log:
+        return RescoreCounts(corrected=corrected, not_logged=count)
+    return RescoreCounts(corrected=corrected, not_retained=count)
 
 
 def _is_deleted(source: EventPosition, retained: Mapping[Partition, Bounds]) -> bool:
@@ -276,8 +316,12 @@ class _Writer:
 
 
 def _needed(settings: Settings) -> dict[str, Operations]:
-    read = acls.to_read(settings.output.topic, *settings.input.topics)
+    read = acls.to_read(settings.output.topic, *settings.input.topics, *_feature_topics(settings))
     return read | {settings.corrections_topic: frozenset({WRITE}), settings.rollouts_topic: frozenset({READ, WRITE})}
+
+
+def _feature_topics(settings: Settings) -> list[str]:
+    return [settings.features.topic] if settings.features.topic else []
 
 
 def _name(settings: Settings) -> str:

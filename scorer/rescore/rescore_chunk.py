@@ -1,17 +1,21 @@
 """Compute corrections of score records: read and score the event of each record, or report why there is no correction."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from confluent_kafka import Message
-
+from model_registry.untrusted_input import json_documents
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.runtime.context import Clock, Context
 from publisher.transactions.session import Record
 from scorer.dead_letters.headers import dead_letter_facts
+from scorer.decoding.batch import Batch
+from scorer.decoding.record_metadata import RecordMetadata
+from scorer.decoding.types import Decoded, Decoder
+from scorer.features.log import FeatureLog, LoggedInputs, ScoredEvent, create_reader
+from scorer.features.read import FeatureLogDecoder
 from scorer.fetch.python_source import batch_of
 from scorer.models.servable import Servable
 from scorer.rescore import read_events
@@ -19,6 +23,7 @@ from scorer.rescore.chunks import RescoreChunk, SelectedScore
 from scorer.rescore.selection import AsJson, read
 from scorer.scores.decode_record import ScoreRecord
 from scorer.settings import Settings
+from scorer.settings.carry import CarriedField, Row
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
@@ -30,7 +35,7 @@ Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class MissingEvents:
-    """The count and the range of offsets of the events of one partition that are no longer retained."""
+    """The count and the range of offsets of the events of one partition that are no longer retained, or not logged."""
 
     count: int = 0
     first: int = 0
@@ -45,9 +50,16 @@ class MissingEvents:
 
 @dataclass(slots=True)
 class UncorrectedScores:
-    """The reasons why records are not corrected: missing events by partition, and the first EXAMPLES of other reasons."""
+    """The reasons why records are not corrected.
+
+    Attributes:
+        gone: The missing events by partition.
+        unlogged: The events whose score has no record in the feature log, by partition.
+        examples: The first EXAMPLES of other reasons.
+    """
 
     gone: defaultdict[Partition, MissingEvents] = field(default_factory=lambda: defaultdict(MissingEvents))
+    unlogged: defaultdict[Partition, MissingEvents] = field(default_factory=lambda: defaultdict(MissingEvents))
     examples: list[str] = field(default_factory=list)
 
     def example(self, text: str) -> None:
@@ -56,13 +68,50 @@ class UncorrectedScores:
             self.examples.append(text)
 
     def lines(self) -> list[str]:
-        """Return the reasons as lines of text: one for each partition with missing events, then the other reasons."""
+        """Return the reasons as lines of text: one for each partition with missing inputs, then the other reasons."""
         gone = [
             f"{topic}[{number}]: {events.count} events between the offsets {events.first} and {events.last} are no longer "
             "retained"
             for (topic, number), events in sorted(self.gone.items())
         ]
-        return gone + self.examples
+        unlogged = [
+            f"{topic}[{number}]: the feature log has no record of {scores.count} scores of the events between the offsets "
+            f"{scores.first} and {scores.last}: not in the sample, or deleted by retention"
+            for (topic, number), scores in sorted(self.unlogged.items())
+        ]
+        return gone + unlogged + self.examples
+
+
+@dataclass(frozen=True, slots=True)
+class InputSources:
+    """The sources of the inputs with which events are scored again.
+
+    Attributes:
+        log: The feature log; None if none is configured.
+        requires_log: Whether the version has joined fields, whose values are only in the log. Otherwise the events are decoded,
+            and the log is read only for events that are no longer retained.
+    """
+
+    log: FeatureLog | None = None
+    requires_log: bool = False
+
+
+def logged_inputs(
+    log: FeatureLog, selected: Sequence[SelectedScore], rows: Collection[int]
+) -> list[tuple[LoggedInputs, list[int]]]:
+    """Return the logged inputs of the score records with these indices in `selected`, each with the indices of its records.
+
+    Raises:
+        Fatal: If the log cannot be read.
+    """
+    rows_of: dict[ScoredEvent, list[int]] = {}
+    for row in rows:
+        record = selected[row].record
+        source = record.source
+        scored = ScoredEvent(source.topic, source.partition, source.offset, record.event_ms, record.scored_ms, record.digest)
+        rows_of.setdefault(scored, []).append(row)
+    inputs = log.find(rows_of)
+    return [(logged, rows_of[scored]) for scored, logged in inputs.items()]
 
 
 class ChunkRescorer:
@@ -72,13 +121,22 @@ class ChunkRescorer:
     `findings` collects the reasons why records were not corrected.
     """
 
-    def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        job: str,
+        servable: Servable,
+        target: Target,
+        as_json: AsJson,
+        sources: InputSources = InputSources(),
+    ) -> None:
         self.findings = UncorrectedScores()
         self._settings = settings
         self._job = job
         self._servable = servable
         self._target = target
         self._as_json = as_json
+        self._sources = sources
         self._scoring = BatchScorer(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
 
     def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
@@ -102,35 +160,86 @@ class ChunkRescorer:
                 source = given.record.source
                 wanted.setdefault((source.topic, source.partition, source.offset), []).append(row)
         at_ms = max([now_ms, *(chunk.selected[row].record.scored_ms + 1 for rows in wanted.values() for row in rows)])
+        corrections: dict[int, Record] = {}
+        if not self._sources.requires_log:
+            corrections |= self._decode_events(chunk, reader, wanted, at_ms)
+        if self._sources.log is not None and wanted:
+            corrections |= self._read_log(chunk, self._sources.log, wanted, at_ms)
+        for place, rows in wanted.items():
+            for row in rows:
+                tally = chunk.counts_of(chunk.selected[row].partition)
+                if self._sources.requires_log:
+                    self.findings.unlogged[place[:2]].add(place[2])
+                    tally.not_logged += 1
+                else:
+                    self.findings.gone[place[:2]].add(place[2])
+                    tally.not_retained += 1
+        return [corrections[row] for row in sorted(corrections)]
+
+    def _decode_events(
+        self, chunk: RescoreChunk, reader: TopicReader, wanted: dict[Place, list[int]], at_ms: int
+    ) -> dict[int, Record]:
+        """Score the events that are still retained, and remove their positions from `wanted`. See `_score`."""
         by_partition: dict[Partition, list[int]] = {}
         for topic, number, offset in wanted:
             by_partition.setdefault((topic, number), []).append(offset)
         corrections: dict[int, Record] = {}
         for messages in read_events.at(reader, by_partition, self._settings.batching.max_events):
-            corrections |= self._score_events(chunk, messages, wanted, at_ms)
-        for place, rows in wanted.items():
-            for row in rows:
-                self.findings.gone[place[:2]].add(place[2])
-                chunk.counts_of(chunk.selected[row].partition).not_retained += 1
-        return [corrections[row] for row in sorted(corrections)]
+            batch = batch_of(messages, "empty")
+            places = zip(batch.topics, batch.partitions, batch.offsets, strict=True)
+            rows = [wanted.pop(place, []) for place in places]
+            corrections |= self._score(chunk, batch, rows, self._servable, at_ms)
+        return corrections
 
-    def _score_events(
-        self, chunk: RescoreChunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
+    def _read_log(self, chunk: RescoreChunk, log: FeatureLog, wanted: dict[Place, list[int]], at_ms: int) -> dict[int, Record]:
+        """Score the logged inputs of the scores in `wanted`, and remove these scores from `wanted`. See `_score`."""
+        missing = [row for rows in wanted.values() for row in rows]
+        inputs = logged_inputs(log, chunk.selected, missing)
+        loaded = self._servable.loaded
+        decoder: Decoder = FeatureLogDecoder(loaded.model.signature(), create_reader(self._settings))
+        carry = self._settings.output.carry
+        corrections: dict[int, Record] = {}
+        most = self._settings.batching.max_events
+        for part in (inputs[start : start + most] for start in range(0, len(inputs), most)):
+            batch = _batch_of_inputs([logged for logged, _ in part])
+            part_decoder = decoder
+            if carry:
+                carried = {
+                    logged.message.value() or b"": self._carried(chunk.selected[rows[0]], carry) for logged, rows in part
+                }
+                part_decoder = _CarryingDecoder(decoder, carried)
+            servable = replace(self._servable, loaded=replace(loaded, decoder=part_decoder))
+            corrections |= self._score(chunk, batch, [rows for _, rows in part], servable, at_ms)
+        logged_rows = {row for _, rows in inputs for row in rows}
+        for place, rows in list(wanted.items()):
+            wanted[place] = [row for row in rows if row not in logged_rows]
+            if not wanted[place]:
+                del wanted[place]
+        return corrections
+
+    def _carried(self, given: SelectedScore, carry: Sequence[CarriedField]) -> Row:
+        """Return the carried fields of a score record, which the feature record does not have."""
+        record = json_documents.decode_lenient(self._as_json(given.value))
+        carried = record.get("carried")
+        values = carried if isinstance(carried, dict) else {}
+        return [field.fitted(values.get(field.name)) for field in carry]
+
+    def _score(
+        self, chunk: RescoreChunk, batch: Batch, rows_of: Sequence[Sequence[int]], servable: Servable, at_ms: int
     ) -> dict[int, Record]:
-        """Score events, and return the corrections by the index of the corrected record in `chunk.selected`.
+        """Score a batch, and return the corrections by the index of the corrected record in `chunk.selected`.
 
         Args:
             chunk: The chunk with the selected records.
-            messages: The events.
-            wanted: For the position of each event, the indices in `chunk.selected` of its records. The positions of the scored
-                events are removed.
+            batch: The events.
+            rows_of: For each event of the batch, the indices in `chunk.selected` of its records.
+            servable: The version.
             at_ms: The time of scoring in Unix ms.
         """
-        batch = batch_of(messages, "empty")
-        scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False).editable()
+        scored = self._scoring.score(batch, servable, Context(Clock(lambda: at_ms)), deadlines=False).editable()
         corrections: dict[int, Record] = {}
-        for slot, place in enumerate(zip(batch.topics, batch.partitions, batch.offsets, strict=True)):
-            for row in wanted.pop(place, ()):
+        for slot, rows in enumerate(rows_of):
+            for row in rows:
                 given = chunk.selected[row]
                 answer = self._answer(scored, slot, given, batch.timestamps[slot])
                 if isinstance(answer, str):
@@ -196,3 +305,31 @@ def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) 
     if record.scored_ms > now_ms + AHEAD_MS:
         return f"its scoring time is {record.scored_ms}, at least an hour after now"
     return ""
+
+
+class _CarryingDecoder:
+    """Adds the carried fields to the records of another decoder. `carried` has the fields of each record by its value."""
+
+    def __init__(self, decoder: Decoder, carried: Mapping[bytes, Row]) -> None:
+        self._decoder = decoder
+        self._carried = carried
+
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None, /) -> Decoded:
+        decoded = self._decoder.decode(values, parts)
+        decoded.carried = [self._carried[values[row] or b""] for row in decoded.rows]
+        return decoded
+
+
+def _batch_of_inputs(inputs: Sequence[LoggedInputs]) -> Batch:
+    """Create a batch with the positions and times of the events, and with feature records as values."""
+    records = [logged.record for logged in inputs]
+    messages = [logged.message for logged in inputs]
+    return Batch(
+        topics=[record.source.topic for record in records],
+        partitions=[record.source.partition for record in records],
+        offsets=[record.source.offset for record in records],
+        keys=[message.key() for message in messages],
+        values=[message.value() for message in messages],
+        timestamps=[record.event_ms for record in records],
+        headers=[None] * len(records),
+    )

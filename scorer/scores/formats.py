@@ -1,25 +1,19 @@
 """Selection of the record encoder for `output.format`, and conversion of records to JSON. Only that format's code is imported.
 
-If a schema registry is configured, the schema is registered as `<topic>-value`, and each Avro or Protobuf record begins with
-Confluent's header, which has the schema's id. Without a registry, a record has no header.
+With a schema registry, each Avro or Protobuf record begins with Confluent's header, which has the schema's id.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 
 import orjson
 
 from model_registry.extras import install_command
 from publisher.errors import Fatal
-from publisher.runtime.dependency_wait import schema_registry_unavailable
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
+from scorer.scores.schema_registration import ID_BYTES, MAGIC, SchemaRejected, register_header
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
-
-MAGIC = b"\0"
-ID_BYTES = 5  # size of Confluent's header: MAGIC, then the schema's id, big-endian
-SERVER_ERROR = 500
 
 
 def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
@@ -84,36 +78,15 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
 def _require_header(value: bytes, start: int) -> bytes:
     """Return the value unchanged. Raises ValueError if records have a header (`start` > 0), and this value has no header."""
     if start and not value.startswith(MAGIC):
-        raise ValueError("not a score record: it does not begin with the id of a schema")
+        raise ValueError("this is not a score record, because it does not begin with the id of a schema")
     return value
 
 
 def _create_header(settings: Settings, text: str) -> bytes:
     if settings.schema_registry.url is None:
         return b""
-    number = _register_schema(settings.schema_registry.model_dump_json(), settings.output.topic, settings.output.format, text)
-    return MAGIC + number.to_bytes(ID_BYTES - 1, "big")
-
-
-@functools.lru_cache
-def _register_schema(registry: str, topic: str, format_: str, text: str) -> int:
-    """Register the schema in the registry, and return its id. The result is cached, because a schema's id never changes."""
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
-    from httpx2 import TransportError
-
-    from scorer.settings import registry_properties
-    from scorer.settings.input import SchemaRegistrySettings
-
-    settings = SchemaRegistrySettings.model_validate_json(registry)
-    registry_client = registry_properties.open_client(SchemaRegistryClient, settings.client)
+    output = settings.output
     try:
-        with registry_client as client:
-            number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))
-            return number
-    except SchemaRegistryError as error:
-        if error.http_status_code >= SERVER_ERROR:
-            raise schema_registry_unavailable(settings.url, error) from error
-        hint = f"check schema_registry.extra and the compatibility of {topic}-value"
-        raise Fatal(f"schema registry {settings.url} rejects the schema of the scores: {error}", hint, 3) from error
-    except (TransportError, TypeError, ValueError) as error:
-        raise schema_registry_unavailable(settings.url, error) from error
+        return register_header(settings.schema_registry, output.topic, output.format, text, "the scores")
+    except SchemaRejected as error:
+        raise Fatal(str(error), error.hint, 3) from error

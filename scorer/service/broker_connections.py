@@ -69,8 +69,11 @@ class BrokerConnections:
         if self._errors.fatal is not None:
             raise refused(self._settings.kafka, self._errors.fatal)
 
-    def current_targets(self) -> tuple[Target, Target] | None:
-        """Return the output and dead-letter topics as they are now; None if they cannot be described."""
+    def current_targets(self) -> tuple[Target, ...] | None:
+        """Return the output and dead-letter topics as they are now, and the topic of the feature log if there is one.
+
+        The result is None if the topics cannot be described.
+        """
         return preflight.current_targets(self._settings)
 
     def group_members(self) -> list[GroupMember]:

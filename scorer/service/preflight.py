@@ -43,12 +43,20 @@ class StartCheck:
         dead_letter: the topic of dead letters.
         dead_members: the ids of group members with this worker's client id that are dead, but not expired yet.
         input_retention: the retention in seconds of each input topic that deletes events by age; empty if it is not known.
+        features: the topic of the feature log; None without a feature log.
     """
 
     output: Target
     dead_letter: Target
     dead_members: Set[str] = frozenset()
     input_retention: Mapping[str, float] = field(default_factory=dict)
+    features: Target | None = None
+
+    @property
+    def largest_batch(self) -> int:
+        """The size in bytes of the largest record batch that every topic of scored batches accepts."""
+        features = [self.features.max_bytes] if self.features else []
+        return min(self.output.max_bytes, self.dead_letter.max_bytes, *features)
 
 
 def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
@@ -60,12 +68,13 @@ def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
     """
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     described = _describe_topics(settings, admin)
-    output, dead_letter = _targets(settings, described)
+    output, dead_letter, *features = _targets(settings, described)
     isolated_groups = IsolatedGroups(settings.kafka, settings.owner)
     groups.check_right_to_join(isolated_groups, settings.kafka, settings.name)
     retentions = {name: described[name].retention_seconds for name in settings.input.topics}
     input_retention = {name: seconds for name, seconds in retentions.items() if seconds is not None}
-    return StartCheck(output, dead_letter, _wait_for_replica(settings, isolated_groups, stopping), input_retention)
+    dead_members = _wait_for_replica(settings, isolated_groups, stopping)
+    return StartCheck(output, dead_letter, dead_members, input_retention, next(iter(features), None))
 
 
 def check_rights(settings: Settings) -> None:
@@ -83,9 +92,13 @@ def check_rights(settings: Settings) -> None:
         log.info("the access rights cannot be checked: %s", error)
 
 
-def current_targets(settings: Settings) -> tuple[Target, Target] | None:
-    """Return the output and dead-letter topics as they are now; None if no broker answers, or a topic is missing."""
-    names = {settings.output.topic, settings.dead_letter.topic}.intersection(settings.answer_topics)
+def current_targets(settings: Settings) -> tuple[Target, ...] | None:
+    """Return the output and dead-letter topics as they are now, and the topic of the feature log if there is one.
+
+    The result is None if no broker answers, or if a topic is missing.
+    """
+    features = {settings.features.topic} if settings.features.topic else set()
+    names = ({settings.output.topic, settings.dead_letter.topic} | features).intersection(settings.answer_topics)
     try:
         admin = connect(settings.kafka, settings.owner, RETRY_SECONDS)
         described = topics.describe(admin, settings.kafka, acls.to_describe(*names))
@@ -107,22 +120,19 @@ def _describe_topics(settings: Settings, admin: AdminClient) -> dict[str, topics
     return described
 
 
-def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic]) -> tuple[Target, Target]:
+def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic]) -> tuple[Target, ...]:
     output = described[settings.output.topic]
+    features = [described[settings.features.topic]] if settings.features.topic else []
     dead_letter = described.get(settings.dead_letter.topic, output)  # a shadow writes no dead letters
     return (
         Target(settings.output.topic, output.partitions, output.max_bytes),
         Target(settings.dead_letter.topic, dead_letter.partitions, dead_letter.max_bytes),
+        *(Target(topic.name, topic.partitions, topic.max_bytes) for topic in features),
     )
 
 
 def is_other_process_alive(waited: float, silent: float, unreadable: bool, expiry: float) -> bool | None:
-    """Return whether the process behind the group member with this worker's client id is alive; None if not known yet.
-
-    The process counts as alive if the member stays in the group for more than `expiry` seconds, because the group would have
-    expired a dead member by then. A status record does not prove that the process is alive, because other principals can forge
-    status records. The process counts as dead if no status record has arrived for SILENT_SECONDS, even if a busy group has not
-    expired the member yet.
+    """Return whether the process of the group member with this worker's client id is alive; None if not known yet.
 
     Args:
         waited: the seconds since the check began. The member has been in the group during all this time.
@@ -130,6 +140,9 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
         unreadable: whether the status topic cannot be read.
         expiry: the seconds after which the group has expired a dead member.
     """
+    # The process is alive if the member stays in the group for more than `expiry` seconds. A status record does not prove it,
+    # because other principals can forge status records. The process counts as dead without a status record for SILENT_SECONDS,
+    # even if a busy group has not expired the member yet.
     outlasted = waited > expiry
     if unreadable:
         return True if outlasted else None
@@ -143,7 +156,7 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 class _Heartbeats:
     """Tracks the status records with this worker's client id.
 
-    `at` is the time at which the last of these records arrived, in monotonic seconds; initially the time of creation.
+    `at` is the time of the last of these records, or of the creation, in monotonic seconds.
     """
 
     def __init__(self, now: float) -> None:

@@ -75,10 +75,8 @@ class StatusReporter:
         self._send(status)
 
     def close(self) -> None:
-        """Write the record that this worker has stopped.
-
-        Write no record if another process has taken over the replica name: that process writes records with the same key.
-        """
+        """Write the record that this worker has stopped, unless another process has taken over the replica name."""
+        # That process writes records with the same key.
         if not self._is_replaced():
             self._send(self._current(STOPPED))
             self._producer.flush(ABANDON_SECONDS)
@@ -90,14 +88,15 @@ class StatusReporter:
 class StartUpReporter:
     """Writes status records with the state WAITING in a background thread, while the start-up of a worker waits.
 
-    Without them, `scorer status` would show the last record of the previous process, `stopped`. Nothing is written during a
-    start-up that proceeds. The worker must have checked that no other live process has its replica name.
+    The worker must have checked that no other live process has its replica name.
 
     Args:
         open_producer: creates the producer of the records. It is called when the first record is due.
         settings: the settings of the worker.
         waits_for: returns what the start-up waits for; None if it proceeds.
     """
+
+    # Without these records, `scorer status` would show the last record of the previous process, `stopped`.
 
     def __init__(self, open_producer: Callable[[], Producer], settings: Settings, waits_for: Callable[[], str | None]) -> None:
         self._open_producer = open_producer
@@ -118,7 +117,7 @@ class StartUpReporter:
             self._producer = None
 
     def close(self) -> None:
-        """End the thread. If a record reports that this worker waits, write that the worker has stopped."""
+        """End the thread, and write that the worker has stopped if its last record reports that it waits."""
         self._closing.set()
         self._thread.join(ABANDON_SECONDS)
         if self._producer is not None:

@@ -100,10 +100,12 @@ class _RunningWorker:
     guard: ReplicaGuard
 
     def tick(self) -> None:
-        """Pass the current member id to the guard, and write a status record if one is due.
+        """Pass the current member id to the replica guard, and write a status record if one is due.
 
-        Only the scoring thread may call this method, because this thread may replace the consumer at any time.
+        Only the scoring thread may call this method.
         """
+        # That thread may replace the consumer at any time.
+        # That thread may replace the consumer at any time.
         self.guard.member = self.commits.consumer.memberid() or ""
         self.reporter.tick(time.monotonic())
 
@@ -172,17 +174,14 @@ class Service:
                     running = self._start_up(stop)
                     on_serving(health.address)
                     self._main_loop(running)
-                log.info("stopped; everything scored is committed")
+                log.info("the scorer has stopped; everything scored is committed")
             except Aborted:
-                log.info("stopped before the first event")
+                log.info("the scorer has stopped before the first event")
 
     def _report_alive(self) -> None:
-        """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago.
-
-        Without heartbeats, the watchdog ends the worker. This happens before the supervisor kills the worker, because
-        DRAIN_SECONDS, twice the transaction timeout and the watchdog's CHECK_SECONDS together are less than the time that the
-        supervisor waits.
-        """
+        """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago."""
+        # Without heartbeats, the watchdog ends the worker before the supervisor kills it: DRAIN_SECONDS, twice the transaction
+        # timeout and the watchdog's CHECK_SECONDS together are less than the time that the supervisor waits.
         if not self._is_overdue():
             self._progress.alive()
 
@@ -232,8 +231,7 @@ class Service:
         traces = configured_traces(settings)
 
         commits = brokers.open_commits()
-        batch_bytes = min(start.output.max_bytes, start.dead_letter.max_bytes)
-        session = brokers.open_session(commits, batch_bytes)  # it initializes producers while the model loads
+        session = brokers.open_session(commits, start.largest_batch)  # it initializes producers while the model loads
         stop.callback(session.close)  # last: the next owner of our partitions waits for open transactions
         metrics.session.counters = session.counters
 

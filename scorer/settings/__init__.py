@@ -17,6 +17,7 @@ from publisher.runtime.configuration import Configuration, Loaded, Name, Setting
 from publisher.runtime.log_settings import LogSettings
 from scorer.settings.batching import DEFAULT_LATENCY_TARGET_MS, BatchingSettings
 from scorer.settings.carry import check_source
+from scorer.settings.features import FeatureLogSettings
 from scorer.settings.input import InputSettings, SchemaRegistrySettings
 from scorer.settings.input_formats import SCHEMA_FORMATS
 from scorer.settings.labels import LabelSettings
@@ -48,6 +49,7 @@ class Settings(Configuration):
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
+    features: FeatureLogSettings = FeatureLogSettings()
     shadow: ShadowSettings = ShadowSettings()
     rollout: RolloutSettings = RolloutSettings()
     tables: dict[TableName, TableSettings] = Field(default_factory=dict)
@@ -94,6 +96,7 @@ class Settings(Configuration):
             ("name (its swaps topic)", self.swaps_topic),
             ("dead_letter.topic (its topic of replayed dead letters)", self.replayed_topic),
             *([("labels.topic", self.labels.topic)] if self.labels.topic else []),
+            *([("features.topic", self.features.topic)] if self.features.topic else []),
             ("name (its rollouts topic)", self.rollouts_topic),
             ("output.topic (its corrections topic)", self.corrections_topic),
             ("output.topic (its shadow topic)", self.shadow_topic),
@@ -108,9 +111,13 @@ class Settings(Configuration):
     @model_validator(mode="after")
     def _schema_is_configured(self) -> "Settings":
         check_source(self.output.carry, self.input.format)
+        logs_avro = self.features.topic is not None and self.features.format == "avro"
+        if logs_avro and not self.schema_registry.url:
+            raise ValueError("features.format avro needs a schema registry: set schema_registry.url")
         if self.input.format not in SCHEMA_FORMATS:
             return self
-        both = self.input.schema_file and self.schema_registry.url and self.output.format not in SCHEMA_FORMATS
+        writes_schema = self.output.format in SCHEMA_FORMATS or logs_avro
+        both = self.input.schema_file and self.schema_registry.url and not writes_schema
         if both or not (self.input.schema_file or self.schema_registry.url):
             raise ValueError(
                 f"input.format {self.input.format} needs a schema: set either schema_registry.url or input.schema_file"
@@ -185,7 +192,8 @@ class Settings(Configuration):
     @property
     def answer_topics(self) -> tuple[str, ...]:
         """The topics that the transaction of a batch writes records to. The committed offsets are not included."""
-        return self.output.topic, self.dead_letter.topic, self.swaps_topic
+        features = (self.features.topic,) if self.features.topic else ()
+        return self.output.topic, self.dead_letter.topic, self.swaps_topic, *features
 
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:

@@ -11,7 +11,7 @@ class ShadowWorkerSettings(Settings):
     """The settings of a shadow process, which also scores a share of a scorer's events. `shadowed` is the scorer's name.
 
     The process writes its status to the status topic of the scorer, and reads notifications of channel moves from this topic.
-    It writes no dead letters and no records of version changes.
+    It writes no dead letters, no records of version changes and no feature log.
     """
 
     shadowed: Name
@@ -36,6 +36,7 @@ class ShadowWorkerSettings(Settings):
                 "output": values["output"] | {"topic": settings.shadow_topic},
                 "batching": values["batching"] | {"latency_target_ms": LATENCY_TARGET_MS},
                 "http": values["http"] | {"listen": settings.shadow.listen},
+                "features": {},
             },
         )
 

@@ -83,6 +83,7 @@ class BatchMetrics:
         self._lag = LagClock()
         self._reported_commit_seconds = 0.0
         self._reported_reasons: set[str] = set()  # of dead letters, logged once each
+        self._reported_drops: set[str] = set()  # reasons of dropped feature records, logged once each
 
     def observe(self, pending: PendingBatch) -> None:
         """Update metrics, traces and progress with a committed batch.
@@ -107,6 +108,9 @@ class BatchMetrics:
         metrics.latency.observe(latency)
         metrics.wait.observe(np.maximum(latency - (time.monotonic() - pending.began), 0.0))
         metrics.batch(count, pending.limited, scored.outcomes, scored.reasons, stages)
+        if scored.dropped_features:
+            metrics.dropped_features.add(scored.dropped_features)
+            self._log_dropped_features(scored)
         if scored.arms is not None:
             metrics.canary(int(scored.arms.sum()), scored.fallbacks)
         if scored.reasons:
@@ -139,4 +143,13 @@ class BatchMetrics:
             log.warning(
                 "first dead letters with the reason %s; `scorer tail --dead` prints them, later dead letters are only counted",
                 counts,
+            )
+
+    def _log_dropped_features(self, scored: ScoredBatch) -> None:
+        for reason in scored.dropped_features.keys() - self._reported_drops:
+            self._reported_drops.add(reason)
+            log.warning(
+                "first feature record left out of the feature log, with the reason %s; later ones are only counted in "
+                "scorer_features_dropped_total",
+                reason,
             )

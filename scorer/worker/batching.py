@@ -99,6 +99,8 @@ class BatchLimiter:
         self._request_bytes = request_bytes
         self._record_bytes = 0.0
         self._share = 1.0
+        self._feature_bytes = 0.0
+        self._feature_share = 1.0
         self._limit = self._largest = max_events
 
     def limit(self, cost: LatencyModel, inference: LatencyModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
@@ -125,22 +127,34 @@ class BatchLimiter:
             return "latency"
         return "size" if self._largest >= self._max_events else "bytes"
 
-    def observe(self, records: Sequence[Record], end: End) -> None:
+    def observe(self, records: Sequence[Record], end: End, features: Sequence[Sequence[Record]] = ()) -> None:
         """Update the estimates of record size and partition share with the records of a batch.
 
-        `end` is the reason why the fetch of the batch stopped. A batch with fewer than FEWEST records is ignored, because it is
-        far from any limit. The share of the partition with the most records is measured only in a full batch.
+        A batch with fewer than FEWEST records is ignored, because it is far from any limit. The share of the partition with the
+        most records is measured only in a full batch.
+
+        Args:
+            records: the scores and dead letters of the batch.
+            end: the reason why the fetch of the batch stopped.
+            features: the feature records of the batch, which are requests of another topic.
         """
         if len(records) < FEWEST:
             return
         self._record_bytes = _update_estimate(self._record_bytes, mean_wire_bytes(records))
-        if is_full(end, len(records), self._max_events):
+        full = is_full(end, len(records), self._max_events)
+        if full:
             self._share = _update_estimate(self._share, largest_share(records))
+        if features:
+            total_bytes = sum(len(part) * mean_wire_bytes(part) for part in features)
+            self._feature_bytes = _update_estimate(self._feature_bytes, total_bytes / len(records))
+            if full:
+                self._feature_share = _update_estimate(self._feature_share, largest_share(max(features, key=len)))
 
     def _in_one_request(self) -> int:
-        if not self._record_bytes:
+        per_event = max(self._record_bytes * self._share, self._feature_bytes * self._feature_share)
+        if not per_event:
             return self._max_events
-        return min(self._max_events, max(FEWEST, int(FILL * self._request_bytes / (self._record_bytes * self._share))))
+        return min(self._max_events, max(FEWEST, int(FILL * self._request_bytes / per_event)))
 
 
 class LookUpLimit:

@@ -1,12 +1,14 @@
 """Publish a batch that contains records which the broker always rejects, with dead letters in place of these records.
 
+A rejected feature record is left out, and its event keeps its score. An event with a dead letter has no feature record.
+
 The batch is published in parts, in the order of the events. Each part is a separate transaction with its own offsets. The
 delivery reports of the broker narrow the search for the rejected records. Without a delivery report, parts are halved until a
 rejected record is alone in its part.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from publisher.errors import Fatal, RecordRejected
 from publisher.runtime.context import Context
@@ -14,6 +16,7 @@ from publisher.transactions.session import Record, Session
 from scorer.consumer.consumer import EventConsumer
 from scorer.dead_letters.headers import dead_letter_facts, own_headers
 from scorer.dead_letters.reasons import Poison, Reason
+from scorer.features.record_builder import REJECTED
 from scorer.worker.batch_metrics import PendingBatch
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
@@ -22,63 +25,80 @@ log = logging.getLogger(__name__)
 LONGEST_KEY = 1_024  # bytes of a key that is kept in the smallest dead letter
 
 
+_RowOfTopic = tuple[str, int]
+"""The topic of a record, and the row of its event."""
+
+
 class _RejectedRecordSearch:
     """Finds the records of a batch that the broker rejects.
 
-    Parts of the batch are published one after another, and each rejection of a part narrows the search. `slots` has the record
-    of each row (event) of the batch; None for a row without a record.
+    Parts of the batch are published one after another, and each rejection of a part narrows the search. A row is rejected
+    because of its record or because of its feature record.
+
+    Args:
+        slots: the record of each row (event) of the batch; None for a row without a record.
+        features: the feature records by row.
     """
 
-    def __init__(self, slots: Sequence[Record | None]) -> None:
+    def __init__(self, slots: Sequence[Record | None], features: Mapping[int, Record]) -> None:
         self._slots = slots
+        self._features = features
         self._reports_enabled = False
-        self._groups: list[set[int]] = []  # in each group of rows the broker rejects one row, or all rows
-        self._rejected: set[int] = set()
+        self._groups: list[set[_RowOfTopic]] = []  # the broker rejects one record of each group, or all of them
+        self._rejected: set[_RowOfTopic] = set()
 
-    def narrow(self, rows: list[int], error: RecordRejected) -> tuple[list[int], int]:
-        """Evaluate the rejection of a part, and return the rejected rows and the size of the next part to publish.
+    def narrow(self, rows: list[int], error: RecordRejected) -> tuple[dict[int, Record], int]:
+        """Evaluate the rejection of a part, and return the rejected records and the size of the next part to publish.
 
         Args:
             rows: the rows of the part that the broker has rejected.
             error: the rejection of the part. `narrow` raises it if none of these rows can be the cause.
 
         Returns:
-            The rows whose records the broker certainly rejects (possibly none), and the number of rows in the next part. The
+            The records that the broker certainly rejects by row (possibly none), and the number of rows in the next part. The
             next part begins with the first of `rows`. The caller publishes the remaining rows in a later part.
         """
         if not error.records and not self._reports_enabled:  # repeat once: the session asks for delivery reports from now on
             self._reports_enabled = True
-            return [], len(rows)
-        slots = self._slots
+            return {}, len(rows)
         named = set(map(id, error.records))
-        suspects = [row for row in rows if slots[row] and (not named or id(slots[row]) in named)]
+        suspects = {row: record for row in rows if (record := self._suspect(row, named)) is not None}
         if not suspects:
             raise error
         by_partition: dict[tuple[str, int], list[int]] = {}
-        for row in suspects:
-            record = slots[row]
-            assert record is not None
+        for row, record in suspects.items():
             by_partition.setdefault((record[0], record[3]) if error.records else ("", 0), []).append(row)
         groups = by_partition.values()
-        rejected = [row for group in groups if error.certain or self._all_rejected(group, error) for row in group]
-        if rejected:
-            self._rejected |= set(rejected)
+        keys = {row: (record[0], row) for row, record in suspects.items()}
+        certain = [group for group in groups if error.certain or self._all_rejected({keys[row] for row in group}, error)]
+        if certain:
+            rejected = {row: suspects[row] for group in certain for row in group}
+            self._rejected |= {keys[row] for row in rejected}
             return rejected, len(rows)
         first = next(iter(groups))
-        new = error.one_or_all and not any(group.issuperset(first) for group in self._groups)
-        self._groups += [set(group) for group in groups if error.one_or_all]
-        return [], rows.index(first[1 if new else len(first) // 2])
+        new = error.one_or_all and not any(group.issuperset(keys[row] for row in first) for group in self._groups)
+        self._groups += [{keys[row] for row in group} for group in groups if error.one_or_all]
+        return {}, rows.index(first[1 if new else len(first) // 2])
 
-    def _all_rejected(self, rows: list[int], error: RecordRejected) -> bool:
-        """Return whether the broker certainly rejects all of these rows. Each row is a possible cause of the rejection.
+    def _suspect(self, row: int, named: set[int]) -> Record | None:
+        """Return the record of a row that the broker may have rejected; None if the row has no such record.
 
-        A single row is certainly the cause. For several rows, groups of rows from earlier rejections are used. The broker
-        rejects either exactly one row or all rows of such a group. If a group contains all of these rows, and some row of the
-        group is already known to be rejected, the broker rejects all rows of the group.
+        `named` has the identities of the records that the error names. If it is empty, each record may be the cause. The
+        feature record comes first, because an event can do without it.
         """
-        if len(rows) == 1 or not error.one_or_all:
-            return len(rows) == 1
-        return any(group.issuperset(rows) and group & self._rejected for group in self._groups)
+        records = [record for record in (self._features.get(row), self._slots[row]) if record is not None]
+        return next((record for record in records if not named or id(record) in named), None)
+
+    def _all_rejected(self, group: set[_RowOfTopic], error: RecordRejected) -> bool:
+        """Return whether the broker certainly rejects all of these records. Each of them is a possible cause of the rejection.
+
+        A single record is certainly the cause. For several records, groups of records from earlier rejections are used. The
+        broker rejects either exactly one record or all records of such a group. If a group contains all of these records, and
+        some record of the group is already known to be rejected, the broker rejects all records of the group.
+        """
+        if len(group) == 1 or not error.one_or_all:
+            return len(group) == 1
+        return any(earlier.issuperset(group) and earlier & self._rejected for earlier in self._groups)
 
 
 class RejectedBatchPublisher:
@@ -98,22 +118,29 @@ class RejectedBatchPublisher:
             Fatal: the broker rejects even the smallest dead letter.
         """
         scored = pending.scored.editable()
-        search = _RejectedRecordSearch(scored.slots)
+        features = {
+            row: record for part in scored.features for row, record in zip(part.rows.tolist(), part.records, strict=True)
+        }
+        search = _RejectedRecordSearch(scored.slots, features)
         spans = [list(range(len(pending.batch)))]
         changes = pending.version_changes
         while True:
             self._session.recover()
             rows = spans.pop()
             rejected, first_part = search.narrow(rows, error)
-            for row in rejected:
-                self._replace(pending, scored, row, str(error))
+            for row, record in rejected.items():
+                if features.get(row) is record:
+                    scored.dropped_features[REJECTED] += 1
+                else:
+                    self._replace(pending, scored, row, str(error))
+                features.pop(row, None)
             if rejected:
                 log.warning("the broker rejects %d records: %s", len(rejected), error)
             spans += [part for part in (rows[first_part:], rows[:first_part]) if part]
             while spans:
                 self._context.check()
                 try:
-                    self._publish_part(pending, scored, spans[-1], changes)
+                    self._publish_part(pending, scored, features, spans[-1], changes)
                 except RecordRejected as rejection:
                     error = rejection
                     break
@@ -122,10 +149,18 @@ class RejectedBatchPublisher:
             if not spans:
                 return scored
 
-    def _publish_part(self, pending: PendingBatch, scored: ScoredBatch, rows: list[int], changes: Sequence[Record]) -> None:
+    def _publish_part(
+        self,
+        pending: PendingBatch,
+        scored: ScoredBatch,
+        features: Mapping[int, Record],
+        rows: list[int],
+        changes: Sequence[Record],
+    ) -> None:
         batch = pending.batch
         reached = {batch.places[row]: batch.offsets[row] + 1 for row in rows}
         records = [record for row in rows if (record := scored.slots[row])]
+        records += [features[row] for row in rows if row in features]
         offsets = self._intake.partitions.offsets(batch, pending.metadata, reached)
         self._session.publish([*records, *changes], offsets, self._intake.group)
 

@@ -8,7 +8,7 @@ columns. In all other batches, the events of the champion and of the candidate a
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,12 +20,15 @@ from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import LookUpsPending
+from scorer.features.record_builder import FeatureRecords
+from scorer.features.record_encoder import AnsweringVersions
 from scorer.models.servable import Servable
 from scorer.scores import columnar_records
 from scorer.scores.answer import BatchAnswers
 from scorer.scores.columnar_records import VersionScores
 from scorer.worker.canary_routing import CRASH, UNAVAILABLE, Arms
 from scorer.worker.encode import Answers, EncodedRows, encode_columns
+from scorer.worker.log_features import LoggedBatch
 from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, stage_seconds
 
 HOPELESS = 20  # failed events without a success, after which a failing span of the candidate's rows is not halved
@@ -133,7 +136,7 @@ def score_with_candidate(
     scored = []
     for part in halved.scored:
         rejected |= part.rejected
-        scored.append(ScoredRows(part.encoded, {}, part.seconds))
+        scored.append(replace(part, rejected={}))
     failed = {row: str(poison.reason) for row, poison in rejected.items()}
     if error is not None:
         loading = isinstance(error, DependencyUnavailable) and error.dependency == MODEL  # after a death of the process
@@ -187,4 +190,11 @@ def _score_together(
         return None
     if records is None:
         return None
-    return ScoredRows((EncodedRows(rows, records, "scored"),), {}, stage_seconds(began, decoded_at, inferred_at))
+    features: tuple[FeatureRecords, ...] = ()
+    if pipeline.features is not None and champion.features is not None:
+        versions = AnsweringVersions([champion.encoder, candidate.encoder], arms.canary.astype(np.int32))
+        logged = LoggedBatch(batch, read.headers, decoded)
+        region = pipeline.settings.region
+        features = (logged.build(pipeline.features, None, champion.features, versions, region, at_ms),)
+    seconds = stage_seconds(began, decoded_at, inferred_at)
+    return ScoredRows((EncodedRows(rows, records, "scored"),), {}, seconds, features)

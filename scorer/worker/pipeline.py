@@ -18,11 +18,14 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, select_rows
 from scorer.decoding.record_metadata import BatchMetadata
 from scorer.decoding.types import Decoded, Decoder, decode_after_look_ups
+from scorer.features.record_builder import FeatureRecordBuilder, FeatureRecords
+from scorer.features.record_encoder import AnsweringVersions
 from scorer.models.constant_fallback import ConstantFallback
 from scorer.models.servable import Servable
 from scorer.scores.answer import BatchAnswers
 from scorer.settings import Settings
 from scorer.worker.encode import Answers, EncodedRows, Target, encode
+from scorer.worker.log_features import LoggedBatch, positions_of
 from scorer.worker.read_headers import BatchHeaders, FieldId
 
 INFRASTRUCTURE_ERRORS = (Retriable, Aborted, Fatal)
@@ -48,11 +51,19 @@ class AnswerSource:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The result of scoring some rows: their records, the rejected rows with reasons, and the duration of each stage."""
+    """The result of scoring some rows.
+
+    Attributes:
+        encoded: the records of the rows.
+        rejected: the rejected rows, with the reasons.
+        seconds: the duration of each stage.
+        features: the feature records of the rows that a model has scored.
+    """
 
     encoded: tuple[EncodedRows, ...] = ()
     rejected: Mapping[int, Poison] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    features: tuple[FeatureRecords, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +85,19 @@ class HalvedRows:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The scoring pipeline of one scorer. `look_up_seconds` limits the wait for the schemas of the events of a batch."""
+    """The scoring pipeline of one scorer.
+
+    Attributes:
+        settings: the settings of the scorer.
+        output: the topic of scores.
+        look_up_seconds: the limit of the wait for the schemas of the events of a batch.
+        features: builds the records of the feature log; None if there is none.
+    """
 
     settings: Settings
     output: Target
     look_up_seconds: float
+    features: FeatureRecordBuilder | None = None
 
     def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
         """Decode, score and encode these rows. If one row makes a stage raise, the call raises, and no row has a result."""
@@ -98,10 +117,12 @@ class Pipeline:
         inferred_at = time.perf_counter()
         if expired:
             answers.append(constant_answers(expired, "expired", self.decode(read.batch, expired, decoder, context)))
-        encoded = tuple(self.encode(read, answer, source.servable, context) for answer in answers)
+        scored_ms = context.clock.now_ms()
+        encoded = tuple(self.encode(read, answer, source.servable, scored_ms) for answer in answers)
         for part in encoded:
             rejected |= part.rejected
-        return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at))
+        features = self.log_features(read, decoded, encoded, source, scored_ms)
+        return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at), features)
 
     def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
         """Decode the events of these rows. The row numbers in the result are indices into the batch.
@@ -115,10 +136,34 @@ class Pipeline:
         rejected = {rows[index]: poison for index, poison in decoded.rejected.items()}
         return replace(decoded, rows=list(select_rows(rows, decoded.rows)), rejected=rejected)
 
-    def encode(self, read: ReadBatch, answers: Answers, servable: Servable, context: Context) -> EncodedRows:
-        """Encode the records of answered rows. The records name `servable` as the version that answered."""
-        at_ms = context.clock.now_ms()
-        return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, at_ms)
+    def encode(self, read: ReadBatch, answers: Answers, servable: Servable, scored_ms: int) -> EncodedRows:
+        """Encode the records of answered rows. The records name `servable` as the version that answered.
+
+        `scored_ms` is the time of scoring in Unix ms.
+        """
+        return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, scored_ms)
+
+    def log_features(
+        self, read: ReadBatch, decoded: Decoded, encoded: Sequence[EncodedRows], source: AnswerSource, scored_ms: int
+    ) -> tuple[FeatureRecords, ...]:
+        """Encode the feature records of the rows that the model of `source` has scored.
+
+        Args:
+            read: the batch.
+            decoded: the tensors with which the model was run.
+            encoded: the score records. A row whose score record is too large has no feature record.
+            source: the source of the answers. Answers of a constant have no feature records.
+            scored_ms: the time of scoring in Unix ms.
+        """
+        if self.features is None or source.constant is not None or not decoded.rows:
+            return ()
+        if (encoder := source.servable.features) is None:
+            return ()
+        logged = LoggedBatch(read.batch, read.headers, decoded)
+        rows = encoded[0].rows
+        answers = AnsweringVersions.single(source.servable.encoder, len(rows))
+        at = positions_of(rows, decoded)
+        return (logged.build(self.features, at, encoder, answers, self.settings.region, scored_ms),)
 
 
 def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answers, dict[int, Poison]]:

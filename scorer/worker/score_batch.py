@@ -21,6 +21,8 @@ from scorer.dead_letters.headers import dead_headers
 from scorer.dead_letters.internal_error import InternalErrorLog
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
+from scorer.features.record_builder import FeatureRecordBuilder, FeatureRecords, in_order
+from scorer.features.sample import KeySample
 from scorer.models.constant_fallback import FALLBACK, ConstantFallback
 from scorer.models.servable import Servable
 from scorer.native.produce_records import ColumnarRecords
@@ -51,6 +53,8 @@ class ScoredBatch:
         requested: the number of events that were passed to the candidate.
         failed: how many of the `requested` events the candidate could not answer, so that the champion answered.
         fallbacks: the number of the canary's events that the champion answered, by reason.
+        features: the feature records of the events.
+        dropped_features: the number of feature records that were left out, by reason.
     """
 
     slots: list[Record | None]
@@ -64,10 +68,12 @@ class ScoredBatch:
     requested: int = 0
     failed: int = 0
     fallbacks: Counter[str] = field(default_factory=Counter)
+    features: Sequence[FeatureRecords] = ()
+    dropped_features: Counter[str] = field(default_factory=Counter)
 
     @property
     def records(self) -> Sequence[Record]:
-        """All records, in the order of the events."""
+        """All scores and dead letters, in the order of the events."""
         return self.packed or [record for record in self.slots if record]
 
     def arm(self, row: int) -> str:
@@ -77,7 +83,14 @@ class ScoredBatch:
     def editable(self) -> "ScoredBatch":
         """Return a copy with all records in `slots`. Records in the copy can be replaced without a change of this object."""
         slots = list(self.slots if self.packed is None else self.packed)
-        return replace(self, slots=slots, packed=None, outcomes=Counter(self.outcomes), reasons=Counter(self.reasons))
+        return replace(
+            self,
+            slots=slots,
+            packed=None,
+            outcomes=Counter(self.outcomes),
+            reasons=Counter(self.reasons),
+            dropped_features=Counter(self.dropped_features),
+        )
 
 
 def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") -> ScoredBatch:
@@ -97,13 +110,33 @@ def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") ->
         if part.status == "expired":
             expired.update(part.rows)
         outcomes[part.status] += len(part.rows)
-    return ScoredBatch(slots, status, expired, outcomes, stages=total_seconds(scored), packed=packed)
+    features = [part for scored_rows in scored for part in scored_rows.features]
+    dropped: Counter[str] = Counter()
+    for feature_records in features:
+        dropped.update(feature_records.dropped)
+    return ScoredBatch(
+        slots,
+        status,
+        expired,
+        outcomes,
+        stages=total_seconds(scored),
+        packed=packed,
+        features=in_order(features),
+        dropped_features=dropped,
+    )
 
 
 def unreadable_rows(batch: Batch) -> dict[int, Poison]:
     """Return the rows that cannot be read, with the reason: a header name is not UTF-8, or a batch of the log is unreadable."""
     ranges = {row: Poison(Reason.UNREADABLE_BATCH, entry.reason) for row, entry in batch.unreadable.items()}
     return dict.fromkeys(batch.unread, UNREAD) | ranges
+
+
+def feature_builder(settings: Settings, target: Target | None) -> FeatureRecordBuilder | None:
+    """Return the builder of feature records, with the configured sample, for the topic `target`; None without a topic."""
+    if target is None:
+        return None
+    return FeatureRecordBuilder(target.topic, target.partitions, target.room, KeySample.of(settings.features.sample))
 
 
 class BatchScorer:
@@ -113,14 +146,23 @@ class BatchScorer:
         settings: the settings of the scorer.
         output: the topic of scores.
         dead: the topic of dead letters.
+        features: the topic of the feature log; None to write no feature records.
         look_up_seconds: the longest wait for the schemas of a batch, in seconds.
     """
 
-    def __init__(self, settings: Settings, output: Target, dead: Target, *, look_up_seconds: float = math.inf) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        output: Target,
+        dead: Target,
+        features: Target | None = None,
+        *,
+        look_up_seconds: float = math.inf,
+    ) -> None:
         self.settings = settings
         self.dead = dead
-        self.pipeline = Pipeline(settings, output, look_up_seconds)
-        self._look_up_seconds = look_up_seconds
+        self._features = features
+        self.pipeline = Pipeline(settings, output, look_up_seconds, feature_builder(settings, features))
         self._internal_errors = InternalErrorLog()
         self._fallback = ConstantFallback.of(settings.model.fallback)
 
@@ -131,19 +173,23 @@ class BatchScorer:
 
     @property
     def largest_request(self) -> int:
-        """The size in bytes of the largest record that both the output topic and the dead-letter topic accept."""
-        return min(self.output.max_bytes, self.dead.max_bytes)
+        """The size in bytes of the largest record that each topic accepts, the topic of the feature log included."""
+        features = [self._features.max_bytes] if self._features else []
+        return min(self.output.max_bytes, self.dead.max_bytes, *features)
 
-    def reduce_partitions(self, output: Target, dead: Target) -> bool:
+    def reduce_partitions(self, output: Target, dead: Target, features: Target | None = None) -> bool:
         """Use at most as many partitions as the topics have now. Return whether the number in use has changed.
 
         A recreated topic may have fewer partitions than before. Added partitions are used only after a restart, because keys
         would move to other partitions.
         """
-        before = self.output, self.dead
-        self.pipeline = Pipeline(self.settings, self.output.reduced_to(output), self._look_up_seconds)
+        before = self.output, self.dead, self._features
+        if self._features is not None and features is not None:
+            self._features = self._features.reduced_to(features)
+        log = feature_builder(self.settings, self._features)
+        self.pipeline = replace(self.pipeline, output=self.output.reduced_to(output), features=log)
         self.dead = self.dead.reduced_to(dead)
-        return (self.output, self.dead) != before
+        return (self.output, self.dead, self._features) != before
 
     def score(
         self,

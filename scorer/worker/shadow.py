@@ -122,7 +122,7 @@ class ShadowScorer(BatchScorer):
         self, read: ReadBatch, servable: Servable, rows: list[int], decoded: Decoded, context: Context
     ) -> ScoredRows:
         rows = [row for row in rows if row not in read.skipped]
-        encoded = self.pipeline.encode(read, constant_answers(rows, FAILED, decoded), servable, context)
+        encoded = self.pipeline.encode(read, constant_answers(rows, FAILED, decoded), servable, context.clock.now_ms())
         return ScoredRows((encoded,), encoded.rejected)
 
     def _merge(self, batch: Batch, scored: list[ScoredRows]) -> ScoredBatch:

@@ -18,7 +18,7 @@ from publisher.errors import Abandoned, Aborted, Evicted, Fenced, MemberLost, Re
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.context import Context
 from publisher.runtime.dependency_wait import COMMITS, DependencyUnavailable
-from publisher.transactions.session import Session
+from publisher.transactions.session import RecordParts, Session
 from scorer.backends.base import ModelBroken
 from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -72,7 +72,8 @@ class Worker:
         metrics: the metrics of the scorer.
         progress: the progress of the loop, which other threads read.
         traces: the traces of batches.
-        targets: returns the current output and dead-letter topics; None if they cannot be described.
+        targets: returns the current output and dead-letter topics, and the topic of the feature log if there is one; None if
+            they cannot be described.
         assigner: assigns the events of a batch to champion and canary.
         context: its check is called between the parts of a batch; by default it only reports progress.
         tables: the tables of joined fields; None if no tables are configured.
@@ -90,7 +91,7 @@ class Worker:
         metrics: Metrics,
         progress: WorkerProgress,
         traces: Traces,
-        targets: Callable[[], tuple[Target, Target] | None] = unknown_targets,
+        targets: Callable[[], tuple[Target, ...] | None] = unknown_targets,
         assigner: ArmAssigner | None = None,
         context: Context | None = None,
         tables: Tables | None = None,
@@ -341,10 +342,11 @@ class Worker:
         began = time.monotonic()
         commit_seconds = self._session.counters.commit_seconds
         records = pending.scored.records
-        self._collector.limiter.observe(records, pending.batch.end)
+        features = [part.records for part in pending.scored.features]
+        self._collector.limiter.observe(records, pending.batch.end, features)
         self._pending = pending
         try:
-            to_publish = [*records, *changes] if changes else records
+            to_publish = RecordParts([records, *features, changes]) if changes or features else records
             self._session.publish(to_publish, offsets, self._intake.group, overlap=overlap)
         except RecordRejected as error:
             self._dead_letter_rejected(error)

@@ -87,7 +87,8 @@ def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, l
             raise ValueError(f"{model.__name__}.{name} has no docstring: write one below it")
         text, _, stated_default = words[name].partition("; default: ")
         default = stated_default.rstrip(".") if stated_default else _default(field)
-        rows.append([f"`{prefix}{name}`", _type(field), default, f"{text.rstrip('.')}." if stated_default else text])
+        stated = field.alias or name
+        rows.append([f"`{prefix}{stated}`", _type(field), default, f"{text.rstrip('.')}." if stated_default else text])
         if (section := named_section(field.annotation)) is not None:
             nested.append((f"{prefix}{name}.NAME.", section))
     yield prefix, rows

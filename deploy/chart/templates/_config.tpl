@@ -36,7 +36,7 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{/* Reject settings that templates need and cannot use. Argument: the map `config`, without nulls. Writes nothing. */}}
 {{- define "scorestream.checkUsedSettings" -}}
 {{- $config := . -}}
-{{- range $path := list "name" "region" "input.start" "output.topic" "dead_letter.topic" "model.source" "model.device" "kafka.bootstrap_servers" "http.listen" "schema_registry.url" "tracing.endpoint" "labels.topic" -}}
+{{- range $path := list "name" "region" "input.start" "output.topic" "dead_letter.topic" "model.source" "model.device" "kafka.bootstrap_servers" "http.listen" "schema_registry.url" "tracing.endpoint" "labels.topic" "features.topic" -}}
 {{- $keys := splitList "." $path -}}
 {{- $section := ternary $config (get $config (first $keys) | default dict) (eq (len $keys) 1) -}}
 {{- if hasKey $section (last $keys) -}}
@@ -108,6 +108,41 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- end -}}
 {{- end -}}
 
+{{/*
+Reject a setting that names a file beside scorer.yaml which the values do not have. A file can also be mounted there by
+`extraVolumeMounts`. Arguments: root, config (that of the scorers). Writes nothing.
+*/}}
+{{- define "scorestream.checkFiles" -}}
+{{- $config := .config -}}
+{{- $mounted := list -}}
+{{- range $pod := list .root.Values.scorer .root.Values.shadow .root.Values.rolloutController .root.Values.toolbox .root.Values.training -}}
+{{- range $pod.extraVolumeMounts -}}
+{{- $mounted = append $mounted .mountPath -}}
+{{- end -}}
+{{- end -}}
+{{- $named := dict -}}
+{{- range $path := list "input.schema_file" "model.ca_file" "model.policy" "model.server_tls.ca_file" "model.server_tls.certificate_file" "model.server_tls.key_file" "kafka.security.password_file" "kafka.security.ca_file" "kafka.security.certificate_file" "kafka.security.key_file" "kafka.security.key_password_file" "rollout.key_file" "rollout.password_file" -}}
+{{- $value := $config -}}
+{{- range $key := splitList "." $path -}}
+{{- $value = ternary (get ($value | default dict) $key) "" (kindIs "map" ($value | default dict)) -}}
+{{- end -}}
+{{- $_ := set $named $path $value -}}
+{{- end -}}
+{{- range $section := list "kafka" "schema_registry" -}}
+{{- range $key, $value := dig $section "extra" dict $config -}}
+{{- if and (hasPrefix "ssl." $key) (hasSuffix ".location" $key) -}}
+{{- $_ := set $named (printf "%s.extra.%s" $section $key) $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $path, $value := $named -}}
+{{- $file := toString ($value | default "") -}}
+{{- if and $file (not (contains "/" $file)) (not (hasKey $.root.Values.files $file)) (not (has (printf "/etc/scorestream/%s" $file) $mounted)) -}}
+{{- fail (printf "config.%s is %s, but files has no %s: add it to files, or mount it with extraVolumes and write its path" $path $file $file) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A number of bytes, such as 2GiB, as an integer; empty if it is none. Argument: the number. */}}
 {{- define "scorestream.bytes" -}}
 {{- if kindIs "string" . -}}
@@ -143,6 +178,18 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- $_ := set $derived "output" (dict "topic" (printf "%s.scores" $name)) -}}
 {{- $_ := set $derived "dead_letter" (dict "topic" (printf "%s.dead" $name)) -}}
 {{- $_ := set $derived "http" (dict "listen" "0.0.0.0:9464") -}}
+{{- with .Values.schemaRegistry -}}
+{{- if .secret -}}
+{{- $extra := dict -}}
+{{- if .secretKeys.ca -}}
+{{- $_ := set $extra "ssl.ca.location" (printf "/run/secrets/schema-registry/%s" .secretKeys.ca) -}}
+{{- end -}}
+{{- if .secretKeys.username -}}
+{{- $_ := set $extra "basic.auth.user.info" "${SCHEMA_REGISTRY_USERNAME}:${SCHEMA_REGISTRY_PASSWORD}" -}}
+{{- end -}}
+{{- $_ := set $derived "schema_registry" (dict "extra" $extra) -}}
+{{- end -}}
+{{- end -}}
 {{- mergeOverwrite $derived $config | toYaml -}}
 {{- end -}}
 
@@ -205,6 +252,10 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- if and .Values.registry.ca.secret .Values.registry.ca.configMap -}}
 {{- fail "registry.ca.secret and registry.ca.configMap are both set: set the one that has the certificate authority" -}}
 {{- end -}}
+{{- if and .Values.schemaRegistry.secret (not (dig "schema_registry" "url" "" $config)) -}}
+{{- fail "schemaRegistry.secret is set, but config.schema_registry.url is empty: set it to the URL of the schema registry" -}}
+{{- end -}}
+{{- include "scorestream.checkFiles" (dict "root" . "config" $config) -}}
 {{- with .Values.autoscaling -}}
 {{- if .enabled -}}
 {{- if not .maxReplicas -}}

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
@@ -36,6 +37,7 @@ GROUPS = (
     "components",
     "bus",
     "drain",
+    "features",
     "formats",
     "headers",
     "held_out",
@@ -92,7 +94,7 @@ class Bench:
         self.found: dict[str, Any] = {"machine": description(), "groups": groups}
 
     def run(self) -> dict[str, Any]:
-        if {"bus", "drain", "workers", "split", "start"} & set(self._groups):
+        if {"bus", "drain", "features", "workers", "split", "start"} & set(self._groups):
             self._tell("filling the input topic")
             self._stage.fill(self._source, self._stage.workload.events(self._sizes.events))
         for group in self._groups:
@@ -118,6 +120,23 @@ class Bench:
     def _drain(self) -> Any:
         events = self._sizes.events
         return [self._repeated(lambda d=d: whole.drain(self._stage, d, self._source, events)) for d in self._deliveries]  # type: ignore[misc]
+
+    def _features(self) -> Any:
+        """The drain without a feature log and with it, in turn: the CPU time that the log of each event, or of 1 %, adds."""
+        variants: dict[str, dict[str, Any] | None] = {
+            "none": None,
+            "json": {"format": "json"},
+            "avro": {"format": "avro"},
+            "1 % json": {"format": "json", "sample": 0.01},
+        }
+        runs: dict[str, list[Figures]] = {name: [] for name in variants}
+        for _ in range(self._sizes.repetitions):
+            for name, features in variants.items():
+                drained = whole.drain(self._stage, DELIVERIES[0], self._source, self._sizes.events, features=features)
+                runs[name].append(drained)
+        medians = {name: float(np.median([run["cpu_us_per_event"] for run in own])) for name, own in runs.items()}
+        added = {name: round(median - medians["none"], 2) for name, median in medians.items()}
+        return [{"feature_log": name, "added_cpu_us": added[name], **spread(own)} for name, own in runs.items()]
 
     def _formats(self) -> Any:
         """The same content in each input format, beside the limit of the bus: the CPU time of consume and produce alone."""

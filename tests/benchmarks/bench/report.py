@@ -8,6 +8,7 @@ from rich.table import Table
 PARTS = ("decode", "infer", "encode", "score")
 COUNTED = (
     "drain",
+    "features",
     "formats",
     "headers",
     "held_out",

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
@@ -82,9 +84,10 @@ class Stage:
         source: str | None = None,
         settings: Mapping[str, Any] | None = None,
         scores: Mapping[str, str] = STAMPED,
+        features: Mapping[str, Any] | None = None,
     ) -> str:
         """Topics and a configuration under a new name, which is returned. `source`: another input topic than its own;
-        `settings`: of the input, in place of the usual ones; `scores`: of the output topic."""
+        `settings`: of the input, in place of the usual ones; `scores`: of the output topic; `features`: of the feature log."""
         name = f"{name}-{uuid.uuid4().hex[:6]}"
         made = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
         made[f"{name}.scores"].result(30)
@@ -93,9 +96,21 @@ class Stage:
             config["input"]["topics"] = [source]
         if settings is not None:
             config["input"] = {"topics": config["input"]["topics"], **settings}
+        if features is not None:
+            config["features"] = {"topic": f"{name}.features", **features}
+            config["schema_registry"] = {"url": self._registry_stub()}
         (self.folder / f"{name}.yaml").write_text(json.dumps(config))
         self.command("scorer", "check", f"{name}.yaml", "--create", "--partitions", str(PARTITIONS))
         return name
+
+    def _registry_stub(self) -> str:
+        """The address of a schema registry that accepts every schema under the id 1."""
+        if not hasattr(self, "_registry"):
+            self._registry = ThreadingHTTPServer(("127.0.0.1", 0), _AnySchema)
+            self._cleanup.callback(self._registry.server_close)
+            self._cleanup.callback(self._registry.shutdown)
+            threading.Thread(target=self._registry.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self._registry.server_port}"
 
     def fill(self, topic: str, events: Iterable[bytes], headers: Callable[[int], Headers] = lambda _: None) -> None:
         """A new topic with these events in it, dealt to the partitions in turn; `headers` of each by its number."""
@@ -143,6 +158,22 @@ class Stage:
         if not hasattr(self, "_ends"):
             self._ends = kafka.reader(self.settings, "bench-ends")
         return sum(self._ends.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(PARTITIONS))
+
+
+class _AnySchema(BaseHTTPRequestHandler):
+    """Answers the registration of every schema with the id 1."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = b'{"id": 1}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
 
 
 class Running:

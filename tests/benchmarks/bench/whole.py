@@ -32,10 +32,17 @@ WARM_SECONDS = 2.0  # of load that is not counted
 
 
 def drain(
-    stage: Stage, delivery: str, source: str, events: int, workers: int = 1, settings: Mapping[str, Any] | None = None
+    stage: Stage,
+    delivery: str,
+    source: str,
+    events: int,
+    workers: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    features: Mapping[str, Any] | None = None,
 ) -> Figures:
-    """How fast a topic of `events` is scored, at what cost, and how much memory that takes. `settings`: of the input."""
-    name = stage.make("drain", delivery, source=source, settings=settings)
+    """How fast a topic of `events` is scored, at what cost, and how much memory that takes. `settings`: of the input;
+    `features`: of the feature log, if there is one."""
+    name = stage.make("drain", delivery, source=source, settings=settings, features=features)
     began = time.time()
     with stage.scorer(name, workers) as running:
         sampler = Sampler(running.pid, stage.broker.pid, stage.cores)

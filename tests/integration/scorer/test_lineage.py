@@ -56,7 +56,13 @@ def check_scores_and_dead_letters(rig: Rig) -> None:
     assert document["model"] == {"version": "1.0.0", "digest": scores["e5"]["digest"], "signed_by": "release"}
     assert (document["cut_over"]["revision"], document["cut_over"]["from_version"], document["corrections"]) == (1, None, [])
     assert (document["move"]["reason"], document["move"]["to_version"]) == ("the first", "1.0.0")
-    assert document["recomputed"] == {"same": True, "score": 10.0, "decision": "high", "rejected": None}
+    assert document["recomputed"] == {
+        "same": True,
+        "score": 10.0,
+        "decision": "high",
+        "rejected": None,
+        "inputs": "event",
+    }
     assert document["not_known"] == []
 
     source = scores["e77"]["source"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
+import numpy as np
 import pytest
 from confluent_kafka import TopicPartition
 from hypothesis import given
@@ -19,6 +20,7 @@ from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.start_offsets import StartPosition
 from scorer.decoding.batch import Batch, UnreadableRange
+from scorer.features.record_builder import FeatureRecords
 from scorer.worker.batch_metrics import PendingBatch
 from scorer.worker.broker_rejected_records import LONGEST_KEY, RejectedBatchPublisher
 from scorer.worker.encode import Target
@@ -76,8 +78,9 @@ def published(
     keys: Sequence[bytes | None],
     unreadable: Mapping[int, UnreadableRange] | None = None,
     context: Context | None = None,
+    features: Mapping[int, Record] | None = None,
 ) -> PendingBatch:
-    """Return a batch of events of these partitions, and its records."""
+    """Return a batch of events of these partitions, and its records. `features` are its feature records by row."""
     count = len(slots)
     offsets = list(range(100, 100 + count))
     values: list[bytes | None] = [b"event %d" % row for row in range(count)]
@@ -85,7 +88,9 @@ def published(
     batch.leader_epochs = dict.fromkeys(batch.reached)
     batch.unreadable = unreadable or {}
     servable: Any = SimpleNamespace(label="m:1")
-    scored = ScoredBatch(slots, outcomes=Counter(scored=count))
+    logged = dict(features or {})
+    parts = [FeatureRecords(np.array(list(logged), np.intp), list(logged.values()))] if logged else []
+    scored = ScoredBatch(slots, outcomes=Counter(scored=count), features=parts)
     done = PendingBatch(batch, scored, servable, OffsetMetadata("n.a"), "", 0.0, 0.0, version_changes=[SWAP])
     partitions = AssignedPartitions()
     partitions.assign(StartPosition("position", TopicPartition(TOPIC, number, 0), OffsetMetadata()) for number in set(places))
@@ -93,7 +98,8 @@ def published(
     scoring = BatchScorer(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
     rejected = RejectedBatchPublisher(cast(EventConsumer, intake), cast(Session, broker), scoring, context or Context())
     try:
-        broker.publish([*done.scored.records, *done.version_changes], partitions.offsets(batch, done.metadata), intake.group)
+        published_first = [*done.scored.records, *logged.values(), *done.version_changes]
+        broker.publish(published_first, partitions.offsets(batch, done.metadata), intake.group)
     except RecordRejected as error:
         done = replace(done, scored=rejected.publish(done, error))
     return done
@@ -122,6 +128,37 @@ def test_whatever_is_told_of_them_the_guilty_events_alone_become_dead_letters(
     guilty = sum(is_rejected for _, is_rejected in rows)
     assert +done.scored.outcomes == +Counter(scored=len(rows) - guilty, dead=guilty)
     assert +done.scored.reasons == +Counter({"record-refused": guilty})
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=20),
+    tells=st.sampled_from(["each", "invalid", "alike", "nothing"]),
+)
+def test_a_rejected_feature_record_is_left_out_and_only_a_rejected_score_is_a_dead_letter(
+    rows: list[tuple[int, bool, bool]], tells: Tells
+) -> None:
+    """Of each event: its partition, and whether the broker rejects its score and its feature record."""
+    broker = Broker(lambda record: (record[1] or b"").startswith(b"bad"), tells)
+    slots: list[Record | None] = [
+        ("out", b"%s %d" % (b"bad" if is_rejected else b"score", row), None, place, 1_000, None)
+        for row, (place, is_rejected, _) in enumerate(rows)
+    ]
+    features: dict[int, Record] = {
+        row: ("log", b"%s %d" % (b"bad" if is_rejected else b"inputs", row), None, place, 1_000, None)
+        for row, (place, _, is_rejected) in enumerate(rows)
+    }
+    done = published(broker, [place for place, *_ in rows], slots, [None] * len(rows), features=features)
+    answers = [record[:2] for record in broker.taken if record[0] in ("out", "dead")]
+    assert answers == [
+        ("dead", b"event %d" % row) if is_rejected else ("out", b"score %d" % row)
+        for row, (_, is_rejected, _) in enumerate(rows)
+    ]
+    logged = [record[1] for record in broker.taken if record[0] == "log"]
+    assert logged == [b"inputs %d" % row for row, (_, score, inputs) in enumerate(rows) if not score and not inputs]
+    assert broker.taken.count(SWAP) == 1
+    dropped = done.scored.dropped_features["record-refused"]
+    refused_alone = sum(inputs and not score for _, score, inputs in rows)
+    assert refused_alone <= dropped <= len(rows) - len(logged)
 
 
 def test_a_dead_letter_that_is_refused_loses_its_time_and_then_what_is_the_events() -> None:

@@ -1,0 +1,156 @@
+"""Search the feature log for the records of given scores, without a consumer group.
+
+The transaction of a score also writes its feature record, to the partition with the number of the input partition (modulo the
+number of partitions of the log), and with the timestamp of the event. Both records have the same position of the event, version
+and time of scoring. An event that was scored twice has two feature records, which are distinguished by these values.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from publisher.errors import USAGE, Fatal
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.skipped_records import SkippedRecords
+from scorer.dead_letters.reasons import Poison
+from scorer.features.read import LATEST_MS, AvroFeatureReader, FeatureRecord, ReadFeatures, UnreadableFeatures, decode_json
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class ScoredEvent(NamedTuple):
+    """One score whose inputs are searched: the position of its event, both times in Unix ms, and the digest of its version."""
+
+    topic: str
+    partition: int
+    offset: int
+    event_ms: int
+    scored_ms: int
+    digest: str
+
+
+class LoggedInputs(NamedTuple):
+    """A feature record, decoded and as a message."""
+
+    record: FeatureRecord
+    message: Message
+
+
+@dataclass(slots=True)
+class _PartitionSearch:
+    """The missing scores of one input partition, and the largest offset and time of scoring of its searched scores."""
+
+    missing: set[ScoredEvent] = field(default_factory=set)
+    last_offset: int = 0
+    last_ms: int = 0
+
+
+class LogSearch:
+    """The scores that are searched in one partition of the log, whose records are passed in order to `take`. Pure."""
+
+    def __init__(self) -> None:
+        self.earliest_ms = LATEST_MS
+        self._partitions: dict[Partition, _PartitionSearch] = {}
+
+    def add(self, scored: ScoredEvent) -> None:
+        """Search the record of this score."""
+        search = self._partitions.setdefault((scored.topic, scored.partition), _PartitionSearch())
+        search.missing.add(scored)
+        search.last_offset = max(search.last_offset, scored.offset)
+        search.last_ms = max(search.last_ms, scored.scored_ms)
+        self.earliest_ms = min(self.earliest_ms, scored.event_ms)
+
+    def take(self, record: FeatureRecord) -> ScoredEvent | None:
+        """Process the next record of the log; return the searched score to which the record belongs, or None."""
+        scored = ScoredEvent(*record.position, record.event_ms, record.scored_ms, record.digest)
+        partition = (scored.topic, scored.partition)
+        search = self._partitions.get(partition)
+        if search is None:
+            return None
+        wanted = scored if scored in search.missing else None
+        search.missing.discard(scored)
+        # An input partition has one owner at a time, which scores its events in order. After a larger offset, a smaller one
+        # follows only if the scorers have moved back, and then with a later time of scoring.
+        is_beyond = scored.offset > search.last_offset and scored.scored_ms >= search.last_ms
+        if is_beyond or not search.missing:
+            del self._partitions[partition]
+        return wanted
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no later record can belong to a searched score."""
+        return not self._partitions
+
+
+class FeatureLog:
+    """The feature log of one scorer (`features.topic`, which must be set).
+
+    Attributes:
+        skipped: The unreadable records that were skipped. Each of them may be a record that was searched.
+    """
+
+    def __init__(self, settings: Settings, reader: TopicReader) -> None:
+        """Open the log. Raises Fatal, with code 2 if the topic does not exist."""
+        if settings.features.topic is None:
+            raise Fatal("no feature log is configured", "set features.topic", USAGE)
+        self.topic = settings.features.topic
+        self.skipped = SkippedRecords(log)
+        self._reader = reader
+        self._partitions = len(reader.partitions([self.topic]))
+        self._decode = create_reader(settings)
+
+    def find(self, wanted: Collection[ScoredEvent]) -> dict[ScoredEvent, LoggedInputs]:
+        """Return the inputs of these scores. A score without a record is absent from the result.
+
+        Raises:
+            Fatal: The log cannot be read.
+            DependencyUnavailable: The schema registry is unavailable.
+        """
+        searches: dict[Partition, LogSearch] = {}
+        for scored in wanted:
+            partition = (self.topic, scored.partition % self._partitions)
+            searches.setdefault(partition, LogSearch()).add(scored)
+        inputs: dict[ScoredEvent, LoggedInputs] = {}
+        ends = self._reader.visible(searches)
+        for partition, search in searches.items():
+            end = {partition: ends[partition]}
+            earliest = search.earliest_ms
+            start = (self._reader.since(earliest, end) if earliest > 0 else self._reader.earliest(end))[partition]
+            for logged in self._read(partition, start, ends[partition]):
+                if (match := search.take(logged.record)) is not None:
+                    inputs[match] = logged
+                if search.is_complete:
+                    break
+        return inputs
+
+    def _read(self, partition: Partition, start: int, end: int) -> Iterator[LoggedInputs]:
+        for batch in self._reader.read({partition: (start, end)}):
+            for message in batch.messages:
+                try:
+                    yield LoggedInputs(self._decode(message.value()), message)
+                except UnreadableFeatures as error:
+                    self.skipped.skip(*partition, message.offset() or 0, error)
+
+
+def create_reader(settings: Settings) -> ReadFeatures:
+    """Return the function that decodes the records of the configured log."""
+    if settings.features.format == "json":
+        return decode_json
+    from scorer.decoding.schema_formats.schema import SchemaId
+    from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
+
+    registry = SchemaRegistry(settings.schema_registry)
+
+    def schema(number: int) -> str:
+        try:
+            text = registry.schema(SchemaId("id", number), "avro").text
+        except Poison as error:
+            raise UnreadableFeatures(str(error)) from None
+        return text if isinstance(text, str) else text.decode()
+
+    return AvroFeatureReader(schema)

@@ -1,0 +1,183 @@
+"""Building of feature records: the records with the inputs of scored events, for the topic `features.topic`.
+
+A record has the key and the timestamp of its event. The records are encoded as columns, and are produced natively if the batch
+was fetched natively. This module does not call Kafka. It never makes an event fail: a record that cannot be encoded, or that is
+too large for the topic, is left out and counted.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from publisher.transactions.session import Record
+from scorer.decoding.batch import Batch
+from scorer.decoding.columnar_batch import ColumnarBatch
+from scorer.features.record_encoder import AnsweringVersions, EventColumns, FeatureEncoder
+from scorer.features.sample import KeySample
+from scorer.native.byte_columns import ByteColumn
+from scorer.native.feature_rows import column_of
+from scorer.native.librdkafka import librdkafka_plugin
+from scorer.native.produce_records import ColumnarRecords, RecordPiece, joined, texts_of
+
+log = logging.getLogger(__name__)
+
+OVERSIZE = "oversize"
+FAILED = "encoding-failed"
+REJECTED = "record-refused"
+DROP_REASONS = (OVERSIZE, FAILED, REJECTED)
+"""Why a feature record is left out: it is too large for its topic, it could not be encoded, or the broker rejects it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRecords:
+    """The feature records of some rows of a batch.
+
+    Attributes:
+        rows: (n,), the index in the batch of the event of each record, ascending.
+        records: the records, in the order of `rows`.
+        dropped: the number of records that were left out, by reason.
+    """
+
+    rows: NDArray[np.intp]
+    records: Sequence[Record]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredEvents:
+    """Scored events of a batch, all of which have the same encoder of feature records.
+
+    Attributes:
+        batch: the batch of the events.
+        rows: (n,), the index of each event in the batch, ascending.
+        ids: the ids of the events, encoded as the content of JSON strings.
+        tensors: the tensors with which the model was run; row i belongs to event i.
+        answers: the versions that scored the events.
+        scored_ms: the time of scoring in Unix ms.
+    """
+
+    batch: Batch
+    rows: NDArray[np.intp]
+    ids: ByteColumn
+    tensors: Mapping[str, NDArray[Any]]
+    answers: AnsweringVersions
+    scored_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRecordBuilder:
+    """Builds the feature records of scored events for the topic of the feature log.
+
+    Attributes:
+        topic: the topic of the feature log.
+        partitions: the number of partitions in use.
+        room: the largest size of key and value of a record together, in bytes.
+        sample: selects the logged events; None for all events.
+    """
+
+    topic: str
+    partitions: int
+    room: int
+    sample: KeySample | None = None
+
+    def select(self, batch: Batch, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:
+        """Return the indices into `rows` of the events in the sample; None if all of them are in the sample."""
+        if self.sample is None:
+            return None
+        return np.flatnonzero(self.sample.select(batch)[rows])
+
+    def build(self, events: ScoredEvents, encoder: FeatureEncoder) -> FeatureRecords:
+        """Build one record for each event."""
+        if not len(events.rows):
+            return FeatureRecords(events.rows, [])
+        try:
+            records = self._encode(events, encoder)
+        except Exception:  # the score must be published all the same
+            log.exception("the feature records of %d events could not be encoded", len(events.rows))
+            return FeatureRecords(events.rows[:0], [], Counter({FAILED: len(events.rows)}))
+        return self._without_oversize(events.rows, records)
+
+    def _encode(self, events: ScoredEvents, encoder: FeatureEncoder) -> Sequence[Record]:
+        batch = events.batch
+        rows = events.rows
+        columns = _event_columns(batch, rows, events.ids)
+        pieces = encoder.pieces(columns, events.tensors, events.answers, events.scored_ms)
+        partitions = np.array([number % self.partitions for _, number in columns.places], np.int32)[columns.lanes]
+        plugin = librdkafka_plugin()
+        if plugin is not None and isinstance(batch, ColumnarBatch):
+            keys = batch.columns.keys if len(rows) == len(batch) else _compact(batch.columns.keys.part(rows))
+            return ColumnarRecords(plugin, self.topic, pieces, partitions, columns.times, keys)
+        values = texts_of(pieces, len(rows))
+        keys_listed = [batch.keys[row] for row in rows.tolist()]
+        times = columns.times.tolist()
+        return [
+            (self.topic, value, key, partition, time, None)
+            for value, key, partition, time in zip(values, keys_listed, partitions.tolist(), times, strict=True)
+        ]
+
+    def _without_oversize(self, rows: NDArray[np.intp], records: Sequence[Record]) -> FeatureRecords:
+        """Leave out the records that are too large for the topic."""
+        if isinstance(records, ColumnarRecords) and records.largest_record <= self.room:
+            return FeatureRecords(rows, records)
+        fits = np.array([len(value or b"") + len(key or b"") <= self.room for _, value, key, *_ in records], np.bool_)
+        if fits.all():
+            return FeatureRecords(rows, records)
+        fitting = [record for record, is_fitting in zip(records, fits.tolist(), strict=True) if is_fitting]
+        return FeatureRecords(rows[fits], fitting, Counter({OVERSIZE: int(np.count_nonzero(~fits))}))
+
+
+def in_order(parts: Sequence[FeatureRecords]) -> Sequence[FeatureRecords]:
+    """Return the records of disjoint sets of rows so that they are in the order of the events.
+
+    A reader of the feature log can then stop at the first record with a larger offset than the searched one.
+    """
+    filled = [part for part in parts if len(part.records)]
+    if all(before.rows[-1] < after.rows[0] for before, after in pairwise(filled)):
+        return filled
+    rows = np.concatenate([part.rows for part in filled])
+    records = [record for part in filled for record in part.records]
+    order = np.argsort(rows)
+    return [FeatureRecords(rows[order], [records[index] for index in order.tolist()])]
+
+
+def texts_as_ids(ids: Sequence[str]) -> ByteColumn:
+    """Return ids as a column, encoded as the content of JSON strings."""
+    return column_of([orjson.dumps(text)[1:-1] for text in ids])
+
+
+def select_tensors(tensors: Mapping[str, NDArray[Any]], at: NDArray[np.intp] | None) -> Mapping[str, NDArray[Any]]:
+    """Return the rows `at` of all tensors; the tensors themselves if `at` is None."""
+    return tensors if at is None else {name: tensor[at] for name, tensor in tensors.items()}
+
+
+def _event_columns(batch: Batch, rows: NDArray[np.intp], ids: ByteColumn) -> EventColumns:
+    if isinstance(batch, ColumnarBatch):
+        columns = batch.columns
+        if len(rows) == len(batch):
+            return EventColumns(ids, columns.places, columns.lanes, columns.offsets, columns.times)
+        return EventColumns(ids, columns.places, columns.lanes[rows], columns.offsets[rows], columns.times[rows])
+    listed = rows.tolist()
+    places = list(batch.last)
+    lane_of = {place: lane for lane, place in enumerate(places)}
+    return EventColumns(
+        ids,
+        places,
+        np.array([lane_of[batch.places[row]] for row in listed], np.int32),
+        np.array([batch.offsets[row] for row in listed], np.int64),
+        np.array([batch.timestamps[row] for row in listed], np.int64),
+    )
+
+
+def _compact(keys: ByteColumn) -> ByteColumn:
+    """Return the keys as a column whose texts follow each other without gaps, as `ColumnarRecords` requires."""
+    plugin = librdkafka_plugin()
+    assert plugin is not None
+    column = joined(plugin, [RecordPiece(keys)], len(keys))
+    return ByteColumn(column.text, column.starts, column.ends, keys.nulls)

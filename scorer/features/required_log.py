@@ -1,0 +1,55 @@
+"""Check whether the inputs of past scores can be recovered: the values of joined fields are only in the feature log.
+
+A joined field comes from a table. A table's topic is compacted, so its rows of today are not the rows of the time of a score.
+Therefore no command reads the tables to score an event again.
+"""
+
+from collections.abc import Sequence
+
+from model_registry.package import field_sources
+from model_registry.package.signature import Signature
+from publisher.errors import USAGE, Fatal
+from scorer.settings.features import FeatureLogSettings
+
+
+def joined_names(signature: Signature) -> list[str]:
+    """Return the names of the fields that come from tables, in the order of the signature."""
+    return [field.name for field in signature.fields if field_sources.table_of(field) is not None]
+
+
+def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -> bool:
+    """Return whether the inputs of one of these versions can be recovered only from the feature log.
+
+    Raises:
+        Fatal: With code 2 if there is such a version, and no feature log with its inputs is configured.
+    """
+    joined = [signature for signature in signatures if joined_names(signature)]
+    if not joined:
+        return False
+    if features.topic is None:
+        names = ", ".join(dict.fromkeys(repr(name) for signature in joined for name in joined_names(signature)))
+        raise Fatal(
+            f"the values of the joined fields {names} at the time of a score are not recoverable without a feature log",
+            "set features.topic, so that the scorers log the inputs of each score from then on",
+            USAGE,
+        )
+    for signature in joined:
+        check_fields(features, signature)
+    return True
+
+
+def check_fields(features: FeatureLogSettings, signature: Signature) -> None:
+    """Check that `features.fields` holds all fields of the signature.
+
+    Raises:
+        Fatal: With code 2 if fields are missing; the message names them.
+    """
+    if features.fields == "all":
+        return
+    missing = [repr(field.name) for field in signature.fields if field.name not in features.fields]
+    if missing:
+        raise Fatal(
+            f"the feature log {features.topic} lacks inputs of the version: features.fields does not hold {', '.join(missing)}",
+            "add these fields to features.fields, or set features.fields: all; this applies to scores from then on",
+            USAGE,
+        )

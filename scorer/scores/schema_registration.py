@@ -1,0 +1,56 @@
+"""Registration of the schemas of written records in the schema registry, and the header that names a schema in a record.
+
+The client's library is imported only if a schema is registered.
+"""
+
+import functools
+
+from publisher.runtime.dependency_wait import schema_registry_unavailable
+from scorer.settings.input import SchemaRegistrySettings
+
+MAGIC = b"\0"
+ID_BYTES = 5  # size of Confluent's header: MAGIC, then the schema's id, big-endian
+SERVER_ERROR = 500
+
+
+class SchemaRejected(Exception):
+    """The schema registry rejects a schema. The message contains the reason; `hint` has the remedy."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def register_header(settings: SchemaRegistrySettings, topic: str, format_: str, text: str, records: str) -> bytes:
+    """Register a schema as `<topic>-value`, and return Confluent's header with the id of the schema.
+
+    `records` describes the records of the topic in the message of an error, such as "the scores".
+
+    Raises:
+        SchemaRejected: The registry rejects the schema.
+        DependencyUnavailable: The registry does not answer.
+    """
+    return MAGIC + _register(settings.model_dump_json(), topic, format_, text, records).to_bytes(ID_BYTES - 1, "big")
+
+
+@functools.lru_cache
+def _register(registry: str, topic: str, format_: str, text: str, records: str) -> int:
+    """Register the schema in the registry, and return its id. The result is cached, because a schema's id never changes."""
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+    from httpx2 import TransportError
+
+    from scorer.settings import registry_properties
+
+    settings = SchemaRegistrySettings.model_validate_json(registry)
+    registry_client = registry_properties.open_client(SchemaRegistryClient, settings.client)
+    try:
+        with registry_client as client:
+            number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))
+            return number
+    except SchemaRegistryError as error:
+        if error.http_status_code >= SERVER_ERROR:
+            raise schema_registry_unavailable(settings.url, error) from error
+        hint = f"check schema_registry.extra and the compatibility of {topic}-value"
+        raise SchemaRejected(f"schema registry {settings.url} rejects the schema of {records}: {error}", hint) from error
+    except (TransportError, TypeError, ValueError) as error:
+        raise schema_registry_unavailable(settings.url, error) from error
