@@ -6,7 +6,7 @@ from publisher.errors import Fatal
 from publisher.kafka.topics import Topic
 from publisher.runtime.context import Clock
 from scorer.decoding.table_rows import row_decoder_factory
-from scorer.tables.reader import END_SECONDS
+from scorer.tables.reader import ABSENT_TOPIC_SECONDS, END_SECONDS
 from scorer.tables.tables import CHECK_SECONDS, Tables
 from scorer.worker.table_gate import TableGate
 from tests.unit.scorer.consumer.group import TOPIC, Group
@@ -88,7 +88,7 @@ def test_partitions_are_paused_while_the_table_lags_and_read_afterwards() -> Non
     gated.read(seconds=3)
     assert gated.paused() == {0}
     gated.source.is_available = True
-    gated.read()
+    gated.read(seconds=2 * ABSENT_TOPIC_SECONDS)
     assert gated.paused() == set()
 
 
