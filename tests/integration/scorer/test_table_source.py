@@ -15,6 +15,7 @@ from scorer.consumer.table_source import KafkaTableSource
 from scorer.decoding.table_rows import row_decoder_factory
 from scorer.settings import Settings
 from scorer.tables.tables import Tables
+from tests.benchmarks.bench import tables as bench
 from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
 from tests.support.waiting import until
@@ -164,3 +165,11 @@ def test_the_lag_of_an_idle_table_stays_small(broker: Broker, make_topics: MakeT
             return any(later < earlier for earlier, later in pairwise(lags))
 
         until(has_fallen, "a newer end")
+
+
+def test_the_benchmark_restores_and_joins_every_row(broker: Broker, unique: str) -> None:
+    topic = f"{unique}.rows"
+    raw = bench.fill(broker.bootstrap_servers, topic, 2_000, 3)
+    figures = bench.measured(broker.bootstrap_servers, topic, 2_000, 3, raw)
+    assert figures["raw_bytes_per_row"] == 88
+    assert all(figure > 0 for figure in figures.values())
