@@ -31,7 +31,7 @@ class NativeKeyIndex:
         self._index = self._library.key_index_new(secrets.randbits(64))
         if not self._index:
             raise MemoryError
-        finalize(self, self._library.key_index_free, self._index)
+        finalize(self, self._library.key_index_free, self._index).atexit = False  # a thread may still use it
 
     @property
     def capacity(self) -> int:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 READ_SECONDS = 0.05
 """How long a read waits for records: how late an assignment is noticed."""
-END_SECONDS = 0.5
+END_SECONDS = 0.25
 """Between two requests for the ends of the partitions; an assignment is followed by a request at once."""
 TOPIC_SECONDS = 5.0
 """Between two requests for the ids and partitions of the topics."""

@@ -27,8 +27,10 @@ POLL_SECONDS = 0.05
 ROW = "row"
 NO_ROW = "no-row"
 NO_KEY = "no-key"
-CHECK_SECONDS = 0.02
+CHECK_SECONDS = 0.1
 """Between two checks whether partitions must wait."""
+WAITING_CHECK_SECONDS = 0.02
+"""The same while partitions wait, so that they are resumed soon."""
 MARGIN_SECONDS = 0.25
 """How long before the limit of `when_behind: wait` a partition is paused: about the time from the check until a batch that was
 fetched before is joined."""
@@ -145,14 +147,15 @@ class Tables:
     def waiting(self) -> Mapping[Partition, str]:
         """Return the assigned partitions that must not be scored now, each with the reason as a sentence.
 
-        The tables are checked at most every CHECK_SECONDS.
+        The tables are checked at most every CHECK_SECONDS, or every WAITING_CHECK_SECONDS while partitions wait.
         """
         now = self._clock.monotonic()
         if now >= self._check_at:
-            self._check_at = now + CHECK_SECONDS
-            self._waiting = {}
+            waiting: dict[Partition, str] = {}
             for table in self._tables.values():
-                self._waiting = self._faults(table, now) | self._waiting
+                waiting = self._faults(table, now) | waiting
+            self._waiting = waiting
+            self._check_at = now + (WAITING_CHECK_SECONDS if waiting else CHECK_SECONDS)
         return self._waiting
 
     def _faults(self, table: ReadTable, now: float) -> dict[Partition, str]:
@@ -224,11 +227,31 @@ class Tables:
     def status(self) -> list[TableStatus]:
         """Return the state of each partition of each table that this worker reads."""
         now = self._clock.monotonic()
-        return [
-            self._status_of(table, number, progress, now)
-            for table in self._tables.values()
-            for number, progress in sorted(table.progress.copy().items())
-        ]
+        assigned_at = self._assigned_at.copy()
+        latest: dict[int, float] = {}
+        for (_, number), at in assigned_at.items():
+            latest[number] = max(at, latest.get(number, at))
+        newest = max(latest.values(), default=float("-inf"))
+        statuses = []
+        for table in self._tables.values():
+            size = table.store.nbytes
+            held = max(1, len(table.store))
+            for number, progress in sorted(table.progress.copy().items()):
+                rows = table.store.count(number)
+                since = newest if table.reads_all else latest.get(number, float("-inf"))
+                statuses.append(
+                    TableStatus(
+                        table.name,
+                        number,
+                        rows,
+                        size * rows // held,
+                        progress.position,
+                        progress.end or 0,
+                        round(progress.lag_seconds(now), 3),
+                        progress.level_at > float("-inf") and progress.is_restored(since),
+                    )
+                )
+        return statuses
 
     def unreadable(self) -> dict[str, dict[str, int]]:
         """Return the number of records that could not be read, by table and reason."""
@@ -237,14 +260,6 @@ class Tables:
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Return the number of rows and their memory in bytes, by table."""
         return {name: (len(table.store), table.store.nbytes) for name, table in self._tables.items()}
-
-    def _status_of(self, table: ReadTable, number: int, progress: TablePartitionProgress, now: float) -> TableStatus:
-        rows = table.store.count(number)
-        size = table.store.nbytes * rows // max(1, len(table.store))
-        since = [at for (_, assigned), at in self._assigned_at.copy().items() if assigned == number or table.reads_all]
-        restored = progress.is_restored(max(since, default=float("-inf"))) and progress.level_at > float("-inf")
-        lag = round(progress.lag_seconds(now), 3)
-        return TableStatus(table.name, number, rows, size, progress.position, progress.end or 0, lag, restored)
 
 
 def _read_table(name: str, settings: TableSettings, create_decoder: CreateRowDecoder) -> ReadTable:
