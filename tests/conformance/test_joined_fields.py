@@ -58,7 +58,9 @@ class StoredTables:
         for name, rows in tables.items():
             for (partition, key), row in rows.items():
                 value = json.dumps(row).encode()
-                record = TableRecords(partition, np.zeros(1, np.int64), [key], [value], np.zeros(1, np.bool_))
+                record = TableRecords(
+                    np.full(1, partition, np.int32), np.zeros(1, np.int64), [key], [value], np.zeros(1, np.bool_)
+                )
                 self._stores[name].apply(record)
 
     def columns(self, table: str, fields: Sequence[InputField], keys: Sequence[bytes | None], partitions: Any) -> JoinedColumns:
