@@ -59,9 +59,10 @@ def open_locked(path: Path, operation: int) -> int:
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
     """Replace the file `path` atomically. If an error occurs while `content` is read or written, the previous file stays.
 
-    The new file's modification time is later than `newer_than_ns`. If the clock does not show a later time yet (its resolution
-    is often only 4 ms), this function sets the modification time to one nanosecond after `newer_than_ns`.
+    The new file's modification time is later than `newer_than_ns`.
     """
+    # If the clock does not show a later time yet (its resolution is often only 4 ms), the modification time is set to one
+    # nanosecond after `newer_than_ns`.
     descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     part = Path(name)
     try:
@@ -83,7 +84,7 @@ def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> 
 def place(part: Path, path: Path) -> None:
     """Sync the file `part` and rename it to `path` in the same file system.
 
-    The new name survives a power cut only after the caller has synced the directory with `sync_directory`.
+    Call `sync_directory` afterwards, so that the new name survives a power cut.
     """
     with part.open("rb") as stream:
         os.fsync(stream.fileno())
@@ -101,7 +102,7 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def report_os_errors(subject: str) -> Iterator[None]:
-    """Convert an OSError raised in the context to DiskFailed with a message that names `subject` and the file."""
+    """Convert an OSError in the context to DiskFailed. The message names `subject` and the file."""
     try:
         yield
     except OSError as error:
@@ -140,7 +141,9 @@ def check_paths(paths: Iterable[str]) -> None:
         folded = path.casefold()
         parents = {str(parent) for parent in PurePosixPath(folded).parents if str(parent) != "."}
         if folded in checked or folded in folders or parents & checked:
-            raise Corrupt(f"the file path {path!r:.200} cannot exist beside another file path")
+            raise Corrupt(
+                f"the file path {path!r:.200} cannot exist beside another file path: only case differs, or one is a folder"
+            )
         checked.add(folded)
         folders |= parents
 

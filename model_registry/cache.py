@@ -1,21 +1,24 @@
 """Caches model versions on the local disk by digest, so that a scorer can load them while the registry is unavailable.
 
-The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files and, in `blobs/`, the content from
-which the files are verified: the requested manifest or index, the manifest selected from an index, and the layers of an image.
-A new entry is written under a temporary name and then renamed.
-
-On every use the manifest is compared with the requested digest, which is the digest that a signature covers. The files are
-compared with the file list in the manifest. The layers of an image are compared with the manifest and unpacked again, and the
-files are compared with the result. Nothing else in an entry is trusted, so a process that writes to a shared cache cannot
-replace a version. Such a process could still change a file between the check and the load that follows. The permissions of the
-folder must therefore exclude untrusted writers.
-
-Each file in `known/` belongs to one tag. It records the last version to which the tag resolved and which has proved to work. A
-process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space is
-needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is removed
-only if no other unused entries are left. An entry in use is never removed, so a version that does not fit beside the entries in
-use is not fetched.
+Every version is verified on each use, so a process that writes to a shared cache cannot replace a version. The permissions of
+the folder must exclude untrusted writers, which could change a file between the check and the load.
 """
+
+# The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files and, in `blobs/`, the content from
+# which the files are verified: the requested manifest or index, the manifest selected from an index, and the layers of an
+# image. A new entry is written under a temporary name and then renamed.
+#
+# On every use the manifest is compared with the requested digest, which is the digest that a signature covers. The files are
+# compared with the file list in the manifest. The layers of an image are compared with the manifest and unpacked again, and the
+# files are compared with the result. Nothing else in an entry is trusted, so a process that writes to a shared cache cannot
+# replace a version. Such a process could still change a file between the check and the load that follows. The permissions of
+# the folder must therefore exclude untrusted writers.
+#
+# Each file in `known/` belongs to one tag. It records the last version to which the tag resolved and which has proved to work.
+# A process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space
+# is needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is
+# removed only if no other unused entries are left. An entry in use is never removed, so a version that does not fit beside the
+# entries in use is not fetched.
 
 import errno
 import fcntl
@@ -61,10 +64,14 @@ class _SavedResolution(msgspec.Struct, frozen=True):
 class Cache:
     """A folder of cached model versions, by default below the user's cache folder. Processes may share the folder.
 
-    `max_bytes` limits the size of all versions together, and `max_version_bytes` limits the size of each version. A version
-    that this process has fetched is not removed until this process calls `release` or ends. A scorer uses up to three versions
-    at once: the served version, the version before it, and the next version. The attribute `root` is the folder; other modules
-    store further data about the versions in this folder.
+    A version that this process has fetched stays in the cache until the process calls `release` or ends.
+
+    Args:
+        max_bytes: The largest size of all versions together.
+        max_version_bytes: The largest size of one version.
+
+    Attributes:
+        root: The folder. Other modules store further data about the versions in it.
     """
 
     def __init__(
@@ -80,15 +87,15 @@ class Cache:
         self._use_locks: dict[str, int] = {}
 
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
-        """Return the version with this manifest digest, from disk if the cached copy is intact, else from the store.
+        """Return the version with this manifest digest, from the disk or else from the store.
 
-        If the manifest states no version name, the result has the name `version`.
+        A cached copy is used only if it is intact. If the manifest states no version name, the result has the name `version`.
 
         Raises:
             Unreachable: The disk fails, or the version is not cached and the store does not answer.
             NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
             Refused: The version is too large, does not fit into the cache beside the versions in use, or `package.read` rejects
-                the version's files.
+                its files.
         """
         entry = self.root / "versions" / digests.hex_digits(digest)
         with atomic_files.report_os_errors("the model cache"):
@@ -110,7 +117,7 @@ class Cache:
             os.close(descriptor)
 
     def save_resolution(self, key: str, resolution: Resolution) -> None:
-        """Record the version to which `key` (a repository and a tag) resolved, after the version has proved to work.
+        """Record the version that `key`, a repository and a tag, names. Call this only for a version that works.
 
         Raises Unreachable if the disk fails or is full.
         """
@@ -121,17 +128,14 @@ class Cache:
             atomic_files.replace(path, [msgspec.json.encode(saved)])
 
     def load_resolution(self, key: str) -> Resolution | None:
-        """Return the resolution that `save_resolution` last recorded for `key`.
-
-        The result has no roles. Returns None if there is no readable record.
-        """
+        """Return the version that `save_resolution` recorded last for `key`, without roles; None without a readable record."""
         saved = _read_resolution(self._resolution_path(key))
         if saved is None or saved.key != key:
             return None
         return Resolution(saved.digest, saved.version, saved.revision, history=saved.history)
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
-        """Download the version into its cache entry, unless another process has just written the entry."""
+        """Download the version into its cache entry, unless another process has written the entry in the meantime."""
         with atomic_files.hold_lock(entry.with_suffix(".lock")):
             if intact := self._intact(entry, described):
                 return intact
@@ -170,7 +174,7 @@ class Cache:
         return manifest
 
     def _lock_for_use(self, entry: Path, digest: str) -> None:
-        """Take the shared lock that marks an entry as used; wait while another process removes the entry."""
+        """Mark a cache entry as used by this process, with a shared lock. Waits while another process removes the entry."""
         if digest in self._use_locks:
             return
         try:
@@ -206,9 +210,6 @@ class Cache:
     def _make_room(self, entry: Path, needed_bytes: int, unwritten_bytes: int) -> int:
         """Remove unused entries until a new entry fits into the cache's limit and on the disk.
 
-        First, entries that are not recorded in `known/` are removed. If the space is still too small, recorded entries are
-        removed, but only if their removal makes enough room.
-
         Args:
             entry: The new entry. If it exists, it is damaged and will be replaced.
             needed_bytes: The size of the new entry.
@@ -217,6 +218,7 @@ class Cache:
         Returns:
             The size of the remaining entries.
         """
+        # Entries that are recorded in `known/` are removed last, and only if this makes enough room.
         for part in (self.root / "versions").glob("*.part"):  # left by a process that died while it wrote an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:
                 if free:
@@ -249,7 +251,7 @@ def _read_resolution(path: Path) -> _SavedResolution | None:
 
 
 def _remove_unused(entries: Iterable[Path], sizes: Mapping[Path, int], excess: int) -> int:
-    """Remove unused entries, in the order of `entries`, until their size is at least `excess` bytes; return this size."""
+    """Remove unused entries in order until `excess` bytes are free. Return the number of removed bytes."""
     removed_bytes = 0
     for entry in entries:
         if removed_bytes >= excess:

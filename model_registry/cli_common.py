@@ -130,7 +130,7 @@ def open_repository(
 
     parsed = reference.parse(text)
     if tag and not parsed.tag:
-        raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
+        raise BadReference(f"the reference {text} names no version", f"write {parsed.bare()}:VERSION")
     mounts = tuple(_repository_path(other, parsed) for other in mount_from)
     return open_store(parsed, options=replace(ctx.obj, progress=progress, mount_from=mounts)), parsed
 
@@ -143,7 +143,7 @@ def _repository_path(text: str, target: ModelReference) -> str:
 
 
 def champion_of(store: "Store", target: ModelReference) -> str:
-    """Return the manifest digest of the version that a reference names; for a channel, the digest of its champion.
+    """Return the manifest digest of the version that a reference names; for a channel, that of its champion.
 
     Raises:
         BadReference: The reference has neither a tag nor a digest.
@@ -152,7 +152,9 @@ def champion_of(store: "Store", target: ModelReference) -> str:
     from model_registry.channels import roles
 
     if not target.tag and not target.digest:
-        raise BadReference(f"{target}: which version?", f"write {target}:TAG; model-registry list {target} shows them")
+        raise BadReference(
+            f"the reference {target} names no version", f"write {target}:TAG; model-registry list {target} lists the tags"
+        )
     digest = store.resolve(target.tag).digest if target.tag else str(target.digest)
     parts = roles.parse(store.manifest(digest))
     return parts[0].digest if parts else digest
@@ -161,8 +163,8 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
     """Return the names of a version in the form MODEL:VERSION. There are one or two names.
 
-    The first name contains the version tag in the reference; for a channel, the version tag of its champion. If the manifest
-    states a different version, the second name contains the stated version.
+    The first name has the version tag of the reference (for a channel, of its champion). If the manifest states another
+    version, the second name has that version.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.
@@ -175,7 +177,7 @@ def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
         served = channel.resolve(store, served).version
     stated = resolve_index.describe_version(store, digest, version=served or UNNAMED).version
     if stated == UNNAMED:
-        raise BadReference(f"{target}: its manifest does not state its version", "name it by its version tag")
+        raise BadReference(f"the manifest of {target} does not state its version", "name it by its version tag")
     return [f"{target.name}:{version}" for version in dict.fromkeys((served or stated, stated))]
 
 
@@ -189,7 +191,7 @@ def canary_share(canary: str | None, shadow: str | None) -> int | None:
 
     if canary is not None and shadow is not None:
         hint = "leave --shadow out: `scorer run --shadow` scores the keys of the canary with the champion"
-        raise BadReference("--canary and --shadow name two candidates; a channel has one", hint)
+        raise BadReference("--canary and --shadow name two candidates, but a channel has only one", hint)
     return None if canary is None else roles.parse_percent(canary)
 
 
@@ -224,7 +226,7 @@ def private_key(path: Path | None, password_file: Path | None) -> "PrivateKey | 
 
     if path is None:
         if password_file is not None:
-            raise BadReference("--password-file is for a key", "name the key: --key FILE")
+            raise BadReference("--password-file requires --key", "add the key to sign with: --key FILE")
         return None
     return keys.read_private(path, keys.read_password(password_file))
 

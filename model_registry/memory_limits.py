@@ -1,8 +1,7 @@
-"""Measures the free memory of this machine or container, and limits the memory growth of one process.
+"""Measures the free memory of this machine or container, and limits the memory growth of one process."""
 
-A process that exceeds its own limit gets a failed allocation. If the processes of a container exceed the container's limit, the
-kernel kills processes; on Kubernetes it kills every process of the container (`memory.oom.group`).
-"""
+# A process that exceeds its own limit gets a failed allocation. If the processes of a container exceed the container's limit,
+# the kernel kills processes; on Kubernetes it kills every process of the container (`memory.oom.group`).
 
 import resource
 from collections.abc import Iterator, Mapping
@@ -33,14 +32,14 @@ class Memory:
 
 
 def container_memory(root: Path = ROOT) -> Memory:
-    """Return the memory with the fewest free bytes among the machine and the control groups (v1 or v2) of this process."""
+    """Return the memory of the machine or of one of this process's control groups, whichever has the fewest free bytes."""
     return min([_of_machine(root), *_of_groups(root)], key=lambda memory: memory.free)
 
 
 def container_limit(root: Path = ROOT) -> int:
-    """Return the lowest limit in bytes among the machine and the control groups of this process.
+    """Return the lowest memory limit in bytes among the machine and the control groups of this process.
 
-    Unlike the result of `container_memory`, the limit does not depend on the memory in use.
+    The limit does not depend on the memory in use.
     """
     return min(memory.limit for memory in (_of_machine(root), *_of_groups(root)))
 
@@ -72,11 +71,9 @@ def _of_machine(root: Path) -> Memory:
 
 
 def _of_groups(root: Path) -> Iterator[Memory]:
-    """Yield the memory of each control group that has a limit, from the process's own group up to the root of the mount.
-
-    In a container, the kernel may state the path that the group has on the host. If the container has no folder at this path,
-    the container's group is the root of the mount.
-    """
+    """Yield the memory of each control group with a limit, from the process's own group up to the root of the mount."""
+    # In a container, the kernel may state the path of the group on the host. If the container has no folder at this path, its
+    # group is the root of the mount.
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

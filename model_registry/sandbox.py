@@ -73,13 +73,17 @@ class Sandbox:
     def request(
         self, *question: Any, seconds: float = math.inf, waiting: Callable[[], None] = lambda: None, poll: float = POLL_SECONDS
     ) -> Any:
-        """Send a request to the child. Return the answer of the child, or raise the error in the answer.
+        """Send a request to the child and return its answer, or raise the error in the answer.
 
-        `waiting` is called every `poll` seconds until the child answers. An error that `waiting` raises ends the wait but not
-        the child. The limit `seconds` does not include the time during which this machine was suspended.
+        Args:
+            *question: The request.
+            seconds: The time limit, without the time during which this machine was suspended.
+            waiting: Called every `poll` seconds until the child answers. An error that it raises ends the wait, but not the
+                child.
+            poll: The seconds between two calls of `waiting`.
 
         Raises:
-            SandboxDied: The child died, or did not answer within `seconds` and was killed.
+            SandboxDied: The child died, or did not answer in time and was killed.
         """
         began = time.monotonic()
         with contextlib.suppress(OSError):  # the child is dead, which is reported below
@@ -126,9 +130,9 @@ class Sandbox:
 
 
 def describe_end(code: int | None) -> str:
-    """Describe how a process ended. `code` is its exit code, or the negated number of the signal that killed it.
+    """Describe how a process ended, from its exit code or the negated number of the signal that killed it.
 
-    If `code` is None, the process closed its pipe but has not ended.
+    `code` is None if the process closed its pipe but has not ended.
     """
     if code is None:
         return "closed its pipe"
@@ -138,10 +142,8 @@ def describe_end(code: int | None) -> str:
 
 
 def confine() -> None:
-    """Limit the effects of a crash of this child process, as the module describes. Must be the first call in the child.
-
-    SIGINT is ignored, so that Ctrl-C ends only the parent, which then ends the child.
-    """
+    """Limit the effects of a crash of this child process, as the module describes. Must be the first call in the child."""
+    # SIGINT is ignored, so that Ctrl-C ends only the parent, which then ends the child.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
@@ -156,8 +158,7 @@ def confine() -> None:
 def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_errors: tuple[type[Exception], ...]) -> None:
     """Answer the requests of the parent process with `answer` until the parent closes the pipe.
 
-    If `answer` raises one of `expected_errors`, `Sandbox.request` raises it unchanged in the parent. Any other error becomes a
-    RuntimeError with the type and text of the error.
+    `Sandbox.request` raises one of `expected_errors` unchanged in the parent, and any other error as a RuntimeError.
     """
     while True:
         try:

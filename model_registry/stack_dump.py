@@ -1,9 +1,8 @@
-"""Prints the stacks of a process that hangs. Another process requests this by a signal, or the process does it before it ends.
+"""Prints the stacks of a process that hangs, when another process requests it by a signal, or before the process ends."""
 
-faulthandler prints in C, thread by thread, and does not need the interpreter lock. It therefore also prints the stack of a
-thread that holds the lock while it calls a library. Stacks of native threads, such as those of librdkafka, are not printed. The
-module depends on the standard library alone, and ends no process.
-"""
+# faulthandler prints in C, thread by thread, and does not need the interpreter lock. It therefore also prints the stack of a
+# thread that holds the lock while it calls a library. Stacks of native threads, such as those of librdkafka, are not printed.
+# The module depends on the standard library alone, and ends no process.
 
 import contextlib
 import faulthandler
@@ -16,11 +15,9 @@ STANDARD_ERROR = 2
 
 
 def print_on_signal() -> None:
-    """From now on, print the stacks of all Python threads to stderr at each SIGUSR1. Call this at the start of a process.
-
-    A forked process inherits the signal handler; a process that executes another program does not. Without this call, SIGUSR1
-    ends a process.
-    """
+    """Print the stacks of all Python threads to stderr at each SIGUSR1. Call this at the start of a process."""
+    # A forked process inherits the signal handler; a process that executes another program does not. Without this call, SIGUSR1
+    # ends a process.
     faulthandler.register(STACKS_SIGNAL, file=STANDARD_ERROR, all_threads=True)
 
 

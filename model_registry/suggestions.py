@@ -19,9 +19,9 @@ def question(misspelt: str, valid: Iterable[str]) -> str:
 
 
 def file_question(path: Path) -> str:
-    """Return `did you mean 'scorer.yaml'?` for a path that does not exist; an empty string if no existing path is similar.
+    """Return `did you mean 'scorer.yaml'?` for a path that does not exist; an empty string if no similar path exists.
 
-    The question corrects only one part of the path: the first part (a file or folder) that does not exist.
+    Only the first part of the path that does not exist is corrected.
     """
     return _path_question(path, Path.exists)
 

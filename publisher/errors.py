@@ -34,10 +34,7 @@ class Aborted(Exception):
 
 
 class Abandoned(Aborted):
-    """The process must stop, and the batch in progress takes too long to finish. The batch is not published.
-
-    Earlier commits stay valid.
-    """
+    """The process must stop, and the batch in progress takes too long. It is not published; earlier commits stay valid."""
 
 
 class Evicted(Aborted):
@@ -48,7 +45,7 @@ class Evicted(Aborted):
 
 
 class RecordFailed(Aborted):
-    """A record of the transaction has failed, and it is unknown which one. `code` is the broker's error code, if known."""
+    """A record of the transaction has failed, but it is not known which one. `code` is the broker's error code, if known."""
 
     code: int | None = None
 
@@ -57,9 +54,9 @@ class RecordRejected(RecordFailed):
     """The broker will never accept one or more records: too large, invalid, or with a timestamp out of bounds.
 
     Attributes:
-        records: the records that may be rejected, as the objects that were passed to the session; empty if they are unknown.
-        certain: True if all of `records` are rejected. False if at least one of them is rejected, and it is unknown which.
-        one_or_all: True if, in each partition, either exactly one record in `records` is rejected or all of them are.
+        records: the records that may be rejected, as they were passed to the session; empty if unknown.
+        certain: whether all of `records` are rejected. Otherwise at least one of them is.
+        one_or_all: whether, in each partition, either one record in `records` is rejected or all of them.
     """
 
     def __init__(
@@ -78,7 +75,7 @@ class MemberLost(Aborted):
 class Fenced(Aborted):
     """Another producer has initialised the transactional.id of this producer.
 
-    If the error repeats, two running processes use the same transactional.id because of a wrong configuration.
+    If the error repeats, two running processes are configured with the same transactional.id.
     """
 
 

@@ -10,6 +10,7 @@ COMMANDS = {
     "judge": "scorer.commands.judge:judge",
     "labels": "scorer.commands.labels:labels",
     "status": "scorer.commands.status:status",
+    "tables": "scorer.commands.tables:app",
     "emit": "scorer.commands.emit:emit",
     "tail": "scorer.commands.tail:tail",
     "offsets": "scorer.commands.offsets:offsets",

@@ -1,9 +1,11 @@
 """The installed commands: each checks for a conflicting distribution, then runs its program.
 
-Kubeflow's client, the distribution `model-registry`, also installs an import package `model_registry`. If both distributions
-are installed in one environment, the one that is installed last overwrites files of the other one. Until the check is done,
-this module imports only the standard library, because any module of `model_registry` may be a file of the other distribution.
+Kubeflow's client, the distribution `model-registry`, also installs an import package `model_registry`. If both are installed,
+the later one overwrites files of the other.
 """
+
+# Until the check is done, this module imports only the standard library, because any module of `model_registry` may be a file
+# of the other distribution.
 
 import base64
 import hashlib
@@ -50,7 +52,7 @@ def model_registry() -> None:
 def check_packages() -> None:
     """End the process with code 2 if another distribution has overwritten or hides our package `model_registry`.
 
-    If instead our distribution has overwritten modules of the other one, our commands work, and only a warning is printed.
+    Only a warning is printed if our distribution has overwritten modules of the other one.
     """
     try:
         own = metadata.distribution(DISTRIBUTION)
@@ -68,22 +70,17 @@ def check_packages() -> None:
 
 
 def _rivals(own: metadata.Distribution) -> Iterator[metadata.Distribution]:
-    """Yield the other distributions that install a package `model_registry`.
-
-    Reading the file lists of all installed distributions takes 0.3 s. It is done only if Python would import another package
-    than ours. Otherwise only Kubeflow's distribution is checked.
-    """
+    """Yield the other distributions that install a package `model_registry`."""
+    # Reading the file lists of all installed distributions takes 0.3 s. It is done only if Python would import another package
+    # than ours. Otherwise only Kubeflow's distribution is checked.
     candidates = metadata.distributions(name=RIVAL) if _is_ours(own) else metadata.distributions()
     yield from (one for one in candidates if one.name != own.name and _recorded(one))
 
 
 def _is_ours(own: metadata.Distribution) -> bool:
-    """Return whether `import model_registry` would import the package of this distribution.
-
-    The package is ours if it lies in the folder of this installation, and its `__init__.py` has the hash in the distribution's
-    RECORD. The RECORD of an editable installation does not list the files of the package. In this case only the folder is
-    compared.
-    """
+    """Return whether `import model_registry` would import the package of this distribution."""
+    # The package is ours if it lies in the folder of this installation, and its `__init__.py` has the hash in RECORD. The
+    # RECORD of an editable installation does not list the files; then only the folder is compared.
     imported = _imported()
     recorded = _recorded(own).get(f"{PACKAGE}/__init__.py")
     return imported is None or (imported.parents[1] == ROOT and recorded in (None, _digest(imported)))
@@ -126,10 +123,7 @@ def _hides(other: metadata.Distribution) -> bool:
 
 
 def _recorded(distribution: metadata.Distribution) -> dict[str, str]:
-    """Return the recorded hash of each module of the package that a distribution installs, by path.
-
-    The hash comes from the distribution's RECORD; it is empty if the RECORD contains no hash of the module.
-    """
+    """Return the hash of each module of the package in a distribution's RECORD, by path; empty if RECORD has none."""
     modules = (file for file in distribution.files or [] if file.parts[0] == PACKAGE and file.suffix == ".py")
     return {module.as_posix(): module.hash.value if module.hash else "" for module in modules}
 

@@ -16,7 +16,10 @@ from publisher.relay.transform import HEADER_BYTES
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
-CREATE_HINT = "scorer check CONFIG --create creates the missing topics"
+CREATE_HINT = (
+    "scorer check CONFIG --create creates the missing topics if its user has the right Create; "
+    "deploy/kafka.md has the commands of an administrator"
+)
 LEADER_SECONDS = 60.0  # time limit of the wait for leaders of new partitions, which a busy broker elects late
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, used without permission to read the setting
 RECORD_OVERHEAD = 1_024  # bytes that the broker counts for a record and its headers in addition to key and value
@@ -38,6 +41,7 @@ class DescribedTopic:
             configuration.
         retention_seconds: How long the topic retains records; None if it does not delete records by age, or if the client may
             not describe its configuration.
+        cleanup_policy: The topic's `cleanup.policy`; None if the client may not describe its configuration.
     """
 
     name: str
@@ -45,16 +49,17 @@ class DescribedTopic:
     max_bytes: int
     limit_known: bool = True
     retention_seconds: float | None = None
+    cleanup_policy: str | None = None
 
 
 def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, DescribedTopic]:
-    """Describe the topics in `needed` that exist.
+    """Describe the topics in `needed` that exist, and check the rights of this client.
 
     Args:
         admin: The admin client.
         settings: The connection.
-        needed: The operations that a command needs, by topic. If the command needs no operation on a topic, and this client has
-            no right to describe the topic, the topic is omitted from the result.
+        needed: The operations that a command needs, by topic. Topics without an operation are omitted if this client may not
+            describe them.
 
     Returns:
         The existing topics by name.
@@ -75,6 +80,7 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
             int(limits[name] or DEFAULT_MAX_BYTES),
             limits[name] is not None,
             retention.get(name),
+            configs.get(name, {}).get("cleanup.policy"),
         )
         for name in needed
         if name in existing
@@ -93,11 +99,14 @@ def hidden(admin: AdminClient, settings: KafkaSettings, names: Iterable[str]) ->
 
 
 def required(settings: Settings) -> dict[str, Operations]:
-    """Return the topics that `scorer run` needs, input topics first, and the operations that it needs on each topic."""
+    """Return the topics that `scorer run` needs, and the operations that it needs on each topic.
+
+    Input topics are first, then the topics of tables.
+    """
     written = dict.fromkeys((*settings.answer_topics, settings.status_topic), frozenset({WRITE}))
     if settings.swaps_topic in written:
         written[settings.swaps_topic] = frozenset({READ, WRITE})
-    return acls.to_read(*settings.input.topics) | written
+    return acls.to_read(*settings.input.topics, *(table.topic for table in settings.tables.values())) | written
 
 
 def optional(settings: Settings) -> dict[str, str]:
@@ -111,10 +120,7 @@ def optional(settings: Settings) -> dict[str, str]:
 
 
 def all_topics(settings: Settings) -> dict[str, Operations]:
-    """Return all topics that at least one command of the scorer needs, including the topic of labels.
-
-    Each topic has the operations that `scorer run` needs on it, which may be none.
-    """
+    """Return all topics that at least one command of the scorer needs, with the operations that `scorer run` needs on them."""
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
 
@@ -129,19 +135,14 @@ def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
 def check_present(
     settings: Settings, admin: AdminClient, existing: Mapping[str, DescribedTopic], needed: Iterable[str]
 ) -> None:
-    """Check that all needed topics exist. If a topic is missing, raise Fatal (exit code 2).
-
-    The message of the error suggests existing topics with similar names.
-    """
+    """Raise Fatal (exit code 2) if a needed topic does not exist. The message suggests topics with similar names."""
     if absent := [name for name in needed if name not in existing]:
         raise Fatal("; ".join(_absent(settings, absent, names(admin, settings.kafka))), CREATE_HINT, USAGE)
 
 
 def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) -> list[str]:
-    """Return one line of text for each missing topic. Pure.
-
-    The line suggests a topic with a similar name, if such a topic exists and the settings do not use it for something else.
-    """
+    """Return one line of text for each missing topic, with the name of a similar topic if there is one. Pure."""
+    # Topics that the settings use for something else are not suggested.
     used = all_topics(settings)
     others = [name for name in existing if name not in used]
     questions = {name: suggestions.question(name, others) for name in absent}
@@ -149,7 +150,7 @@ def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) 
 
 
 def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names: Iterable[str] = ()) -> list[str]:
-    """Return one line of text for each missing topic, and for each topic whose size limit is too low. Pure.
+    """Return one line of text for each missing topic, each topic whose size limit is too low, and each unfit table. Pure.
 
     Args:
         settings: The scorer's settings.
@@ -173,6 +174,35 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
                 f"topic {dead.name} takes records up to {dead.max_bytes} bytes, {name} up to {existing[name].max_bytes}: a "
                 f"dead letter might not fit; set max.message.bytes of {dead.name} to {needed}"
             )
+    return lines + _partitioning_faults(settings, existing)
+
+
+def _partitioning_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
+    """Return one line of text for each input topic with which a table of scope `partition` is not co-partitioned."""
+    return [
+        f"table {name}: topic {table.topic} has {existing[table.topic].partitions} partitions, but the input topic {topic} has "
+        f"{existing[topic].partitions}: use the same number for both, or set tables.{name}.scope to all"
+        for name, table in settings.tables.items()
+        if table.scope == "partition" and table.topic in existing
+        for topic in settings.input.topics
+        if topic in existing and existing[topic].partitions != existing[table.topic].partitions
+    ]
+
+
+def uncompacted(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
+    """Return one line of text for each table whose topic is known not to be compacted. Pure.
+
+    A scorer can read such a topic. But the broker deletes its rows by age, or retains all old rows for ever.
+    """
+    lines = []
+    for name, table in settings.tables.items():
+        topic = existing.get(table.topic)
+        if topic is None or topic.cleanup_policy is None or "compact" in topic.cleanup_policy.split(","):
+            continue
+        effect = "old rows are never removed" if topic.retention_seconds is None else "rows are deleted by age"
+        lines.append(
+            f"table {name}: topic {topic.name} is not compacted: {effect}; set cleanup.policy of {topic.name} to compact"
+        )
     return lines
 
 
@@ -181,12 +211,16 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
 
     A new input topic gets `partitions` partitions. The topics that are partitioned like the input, such as scores and dead
     letters, get as many partitions as the existing input topic with the most partitions, or `partitions` if no input topic
-    exists. All other topics get one partition.
+    exists. The topics of tables get as many, too, and are compacted. All other topics get one partition.
 
     If the name of an input topic ends with the name of another input topic, such as eu.flights beside flights, the topic is
     assumed to be a relay's copy. The limit of the copy is higher by the size of the headers that the relay adds, as `publisher
     check` requires.
     """
+    # The topics that are partitioned like the input, such as scores and dead letters, get as many partitions as the existing
+    # input topic with the most partitions. All other topics get one partition. If the name of an input topic ends with the name
+    # of another one, such as eu.flights beside flights, it is assumed to be a relay's copy: its limit is higher by the size of
+    # the headers that the relay adds, as `publisher check` requires.
     inputs = [existing[name] for name in settings.input.topics if name in existing]
     width = max([topic.partitions for topic in inputs], default=partitions)
     copies = {
@@ -211,17 +245,17 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
     }
     if settings.features.topic:
         plans[settings.features.topic] = NewTopic(settings.features.topic, width)
+    for table in settings.tables.values():
+        plans[table.topic] = NewTopic(table.topic, width, config={"cleanup.policy": "compact"})
     if settings.labels.topic:
         plans[settings.labels.topic] = NewTopic(settings.labels.topic, width)
     return [plan for name, plan in plans.items() if name not in existing]
 
 
 def _copied_limit(name: str, inputs: Sequence[str], existing: Mapping[str, DescribedTopic]) -> int | None:
-    """Return the size limit of the source topic of a relay's copy; None if the input topic is not a copy.
-
-    The source topic is in another cluster, so its limit is unknown. This function assumes that the limit is the same as the
-    limit of the local topic with the name of the source topic; Kafka's default if there is no such topic.
-    """
+    """Return the size limit of the source topic of a relay's copy; None if the input topic is not a copy."""
+    # The source topic is in another cluster, so its limit is unknown. It is assumed to be that of the local topic with the same
+    # name, or Kafka's default.
     originals = [each for each in inputs if each != name and name.endswith(each)]
     if not originals:
         return None

@@ -29,6 +29,9 @@ def main() -> None:
     from model_registry.errors import RegistryError
 
     if missing := [name for name in LIBRARIES if find_spec(name) is None]:
-        print(f"error: {', '.join(missing)}: not installed\nhint: pip install -e '.[cpu,training]'", file=sys.stderr)
+        print(
+            f"error: required packages are not installed: {', '.join(missing)}\nhint: pip install -e '.[cpu,training]'",
+            file=sys.stderr,
+        )
         sys.exit(2)
     command_line.run(app, RegistryError)

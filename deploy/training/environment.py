@@ -1,16 +1,18 @@
 """The environment of a run: variables for reproducible computations, and a digest of the installed packages.
 
-Numeric libraries select code by the type of the processor, and split sums by the number of threads. The processor and the
-number of threads therefore change the last bits of sums, and thereby the trained models. With the variables in `PINS`, every
-machine with AVX2 (x86-64-v3, from 2013 on) runs the same code:
-
-- OpenBLAS: the kernels for Haswell, one thread. Core type and number of threads both change bytes.
-- OpenMP: one thread by default. LightGBM and torch get an explicit number of threads and give the same bytes for any number.
-  Waiting threads sleep: by default they spin, and the training then takes ten times as long on a busy machine.
-- ATen and oneDNN (torch), MKL: AVX2, one thread.
-- NumPy: no AVX-512, whose exponential and logarithm differ in the last bit.
-- Python: no random hashes, so that a set has a fixed order.
+With the variables in `PINS`, every machine with AVX2 (x86-64-v3, from 2013 on) trains the same model, bit for bit.
 """
+
+# Numeric libraries select code by the type of the processor, and split sums by the number of threads. The processor and the
+# number of threads therefore change the last bits of sums, and thereby the trained models. With the variables in `PINS`, every
+# machine with AVX2 (x86-64-v3, from 2013 on) runs the same code:
+#
+# - OpenBLAS: the kernels for Haswell, one thread. Core type and number of threads both change bytes.
+# - OpenMP: one thread by default. LightGBM and torch get an explicit number of threads and give the same bytes for any number.
+#   Waiting threads sleep: by default they spin, and the training then takes ten times as long on a busy machine.
+# - ATen and oneDNN (torch), MKL: AVX2, one thread.
+# - NumPy: no AVX-512, whose exponential and logarithm differ in the last bit.
+# - Python: no random hashes, so that a set has a fixed order.
 
 import hashlib
 import os
@@ -47,7 +49,7 @@ NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json",
 
 
 def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the variables in `environ` together with those in `PINS`; None if `environ` has all variables in `PINS`."""
+    """Return `environ` with the variables of `PINS` set; None if they already have these values."""
     if all(environ.get(name) == value for name, value in PINS.items()):
         return None
     return {**environ, **PINS}
@@ -93,9 +95,9 @@ def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
 
 
 def recorded(record: str) -> Iterator[str]:
-    """Yield the lines of a wheel's `RECORD` file that are equal on all machines.
+    """Yield the lines of a wheel's `RECORD` file that do not depend on the machine.
 
-    Bytecode, files outside the package folder (scripts), and files that the installer wrote are omitted.
+    Bytecode, scripts and files that the installer wrote are omitted.
     """
     for line in record.splitlines():
         path = Path(line.partition(",")[0].strip('"'))

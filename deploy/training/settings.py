@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from model_registry.errors import RegistryError
@@ -55,6 +55,11 @@ class LabelsSection(Section):
 class SnapshotSection(Section):
     """The events of a snapshot, and their split by time."""
 
+    model_config = ConfigDict(serialize_by_alias=True)  # `from` is a keyword of Python
+
+    from_: Literal["events", "features"] = Field(default="events", alias="from")
+    """The source of the inputs: `events` decodes the input topics, `features` reads the scorer's feature log
+    (`features.topic`), which has the inputs as they were served. A signature with joined fields needs `features`."""
     window: Duration = milliseconds("90d")
     """The maximum age of the events that are read, by their Kafka timestamps."""
     validation: Duration = Field(default=milliseconds("14d"), gt=0)
@@ -167,26 +172,27 @@ class TrainingSettings(Configuration):
         if sum(spans.values()) >= snapshot.window:
             shares = ", ".join(f"{name} {written(ms)}" for name, ms in spans.items())
             raise ValueError(
-                f"{shares} use the whole window {written(snapshot.window)}, so no time is left for training; make it longer"
+                f"{shares} use the whole window {written(snapshot.window)}, so no time is left for training; "
+                "make snapshot.window longer"
             )
         return snapshot
 
     @field_validator("gate")
     @classmethod
     def _blocks(cls, gate: GateSection, info: ValidationInfo) -> GateSection:
-        """Check that the hold-out is divided into a number of blocks that is within the limits in `BLOCKS`."""
+        """Check that the number of time blocks in the hold-out is within the limits in `BLOCKS`."""
         if "snapshot" not in info.data:
             return gate
         hold_out = info.data["snapshot"].hold_out
         blocks = hold_out / gate.block
         if not BLOCKS[0] <= blocks <= BLOCKS[1]:
             message = f"block {written(gate.block)} divides snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
-            raise ValueError(f"{message}; {BLOCKS[0]} to {BLOCKS[1]:,} blocks are allowed")
+            raise ValueError(f"{message}; their number must be from {BLOCKS[0]} to {BLOCKS[1]:,}")
         return gate
 
 
 def load(path: Path, flags: Sequence[str] = ()) -> tuple[TrainingSettings, scorer_settings.Settings]:
-    """Load the training settings, and the settings of the scorer that `scorer` names.
+    """Load the training settings, and the scorer's settings from the file that the training settings name.
 
     Raises Fatal (exit code 2) with the invalid key, its value and a remedy.
     """

@@ -1,12 +1,11 @@
 """Channels: tags that name the version to serve. Only promotions and rollbacks move a channel; each move has a history entry.
 
-The *revision* of a channel is the number of its newest history entry. The revision rises with every move, including rollbacks.
-A newer state therefore has a higher revision, though not always a higher version.
-
-Registries have no compare-and-swap, so two processes that move one channel at the same time may overwrite each other. The
-history entry is written before the tag, and both are read back, so that a lost race is detected and reported. One writer per
-channel prevents such races.
+The revision of a channel is the number of its newest history entry. It rises with every move, including rollbacks.
 """
+
+# Registries have no compare-and-swap, so two processes that move one channel at the same time may overwrite each other. The
+# history entry is written before the tag, and both are read back, so that a lost race is detected and reported. One writer per
+# channel prevents such races.
 
 import contextlib
 import io
@@ -144,7 +143,7 @@ def rollback(store: Store, channel: str, request: MoveRequest, *, to_revision: i
     Raises:
         NotFound: The history has no such revision, or content of its version is missing.
         Refused: There is no earlier state, or the request's expectation does not hold.
-        BadReference, Conflict: As for `promote`.
+        BadReference, Conflict: In the same cases as `promote`.
     """
 
     def choose(state: ChannelState) -> MoveTarget:
@@ -203,9 +202,9 @@ def iter_completed(store: Store, channel: str, before: int | None = None) -> Ite
 
 
 def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarget], request: MoveRequest) -> ChannelMove:
-    """Plan and write a move of a channel. If another process moves the channel in between, plan and write the move again.
+    """Write a move of a channel to the target that `choose` returns for the channel's current state.
 
-    `choose` returns the target of the move for the channel's current state.
+    If another process moves the channel in between, start again from the new state.
     """
     tags.check_channel(channel)
     request.check()
@@ -232,7 +231,7 @@ def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarge
             continue  # plan again from the channel's new state
         _read_back(store, move, entry)
         return move
-    raise Conflict(f"other processes move the channel {channel!r} all the time", "use one writer per channel, then repeat")
+    raise Conflict(f"other processes continually move the channel {channel!r}", "use one writer per channel, then repeat")
 
 
 def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Descriptor, target: MoveTarget) -> bool:
@@ -263,7 +262,7 @@ def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Des
 def _write_entry(
     store: Store, channel: str, state: ChannelState, target: MoveTarget, request: MoveRequest
 ) -> tuple[ChannelMove, Descriptor]:
-    """Store the manifest of a move's history entry, its evidence and its signature. `_write_tags` writes the tag later."""
+    """Store the history entry of a move, with its evidence and its signature, but without its tag."""
     document = manifest.EMPTY if request.evidence is None else request.evidence
     evidence = manifest.describe_content(manifest.EMPTY_TYPE if request.evidence is None else EVIDENCE_TYPE, document)
     move = ChannelMove(
@@ -299,13 +298,12 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 
 
 def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
-    """Return whether another process wrote a history entry with the revision of this move, or with a higher revision.
-
-    The caller has written the move, but the store still shows the old target of the channel. The result distinguishes two
-    causes. True: another process has moved the channel back to the old target. False: the store does not show the move yet.
+    """Return whether another process has moved the channel after this move.
 
     `digest` is the manifest digest of the history entry that the caller wrote.
     """
+    # The caller has written the move, but the store still shows the old target. Either another process has moved the channel
+    # back (a history entry has the same or a higher revision), or the store does not show the move yet.
     newest = next(iter(tags.revisions(store.tags(), move.channel)), 0)
     if newest == move.revision:
         return not _names(store, tags.history_tag(move.channel, newest), digest)
@@ -313,11 +311,9 @@ def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
 
 
 def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
-    """Delete the history entry of a move that the store refused, for example because the channel's tag is immutable.
-
-    A store that does not support deletion keeps the entry. This does no harm: the channel never named the target of the refused
-    move, so `history.completed_moves` leaves out the move.
-    """
+    """Delete the history entry of a move that the store refused, for example because the channel's tag is immutable."""
+    # A store without deletion keeps the entry. This does no harm: the channel never named the move's target, so
+    # `history.completed_moves` leaves out the move.
     for _ in store.visibility_attempts():
         with contextlib.suppress(RegistryError):  # a replica may not show the entry, or the current tags, yet
             if _names(store, tag, entry.digest):

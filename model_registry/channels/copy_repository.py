@@ -1,11 +1,11 @@
 """Copies a repository into another store: versions, signatures and attestations, and channels with their history.
 
-Manifests keep their bytes. All digests, revisions, signatures and times are therefore the same in the copy. `plan_copy` only
-reads. `copy` writes in an order in which an interruption leaves no channel without its version: blobs, manifests, version tags,
-referrers, history entries, channels. Content that the destination has is skipped. A repeated copy transfers only new content.
-
-A channel's tag is read before the list of history entries. The source may therefore be in use during a copy.
+`plan_copy` only reads, and `copy` writes. All digests, revisions, signatures and times are the same in the copy. A repeated
+copy transfers only new content. The source may be in use during a copy.
 """
+
+# `copy` writes in an order in which an interruption leaves no channel without its version: blobs, manifests, version tags,
+# referrers, history entries, channels.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -111,11 +111,9 @@ def _map(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Resu
 
 
 def _read_tags(store: Store) -> _Tags:
-    """Read all tags: first the tags of channels, then the list of history entries, then all other tags.
-
-    The order matters because a move writes its history entry before the channel's tag. If the tags of channels show a move, the
-    list that is read later therefore has the entry of this move.
-    """
+    """Read all tags of a repository."""
+    # The tags of channels are read before the list of history entries: a move writes its history entry before the channel's
+    # tag, so the list has the entry of every move that the tags show.
     listed = store.tags()
     channels = [name for name in tags.channels(listed) if name in listed]
     resolved = dict(zip(channels, _map(store.resolve, channels), strict=True))
@@ -126,11 +124,8 @@ def _read_tags(store: Store) -> _Tags:
 
 
 def _read_present_tags(destination: Store) -> _Tags | None:
-    """Return the tags of the destination; None if it does not exist yet.
-
-    Some registries deny access to a repository that does not exist. A denied access therefore counts as a missing repository.
-    If the account has no access at all, the first write of the copy fails.
-    """
+    """Return the tags of the destination; None if the repository does not exist yet or access is denied."""
+    # Some registries deny access to a repository that does not exist. Without any access, the first write of the copy fails.
     if isinstance(destination, LayoutStore) and not destination.exists:
         return None
     try:
@@ -146,7 +141,7 @@ def plan_copy(source: Store, destination: Store) -> CopyPlan:
         Refused: The destination has other content under a version's tag, or another or a newer history of a channel.
         NotFound: The source is empty, or content that a manifest names is missing.
         Conflict: The source was changed meanwhile.
-        Corrupt, Unreachable: As the stores raise them.
+        Corrupt, Unreachable: Errors of the stores.
     """
     origin = _read_tags(source)
     if not origin.by_tag:
@@ -160,7 +155,7 @@ def plan_copy(source: Store, destination: Store) -> CopyPlan:
 
 
 class _Planner:
-    """Collects the plan of a copy. `present` has the tags of the destination; None if it does not exist yet."""
+    """Collects the plan of a copy. `present` has the tags of the destination; None if the destination does not exist yet."""
 
     def __init__(self, source: Store, destination: Store, present: _Tags | None) -> None:
         self.plan = CopyPlan()
@@ -205,10 +200,9 @@ class _Planner:
     def _add_manifest(self, digest: str, *, is_stored: bool = False) -> None:
         """Add a manifest and all content that it names, unless the destination has the manifest.
 
-        A registry accepts a manifest only if it already has all content that the manifest names. If the destination has the
-        manifest, this function therefore does not check the content. `is_stored` is true if the manifest is named by an index
-        that the destination has.
+        `is_stored` states that the destination has an index with this manifest.
         """
+        # A registry accepts a manifest only if it has all content that the manifest names, so that content need not be checked.
         if digest in self._subjects:
             return
         self._subjects[digest] = None
@@ -265,7 +259,7 @@ class _Planner:
             self.plan.channels.append(copied)
 
     def _add_target(self, move: ChannelMove) -> None:
-        """Add the target of an earlier move if it is an index of roles, and the source still has the index and its versions."""
+        """Add the target of an earlier move. Single versions and indexes with missing versions are skipped."""
         if not move.roles or any(role.digest not in self._subjects for role in move.roles):
             return
         try:
@@ -296,11 +290,12 @@ class _Planner:
             raise Refused(message, hint)
 
     def _check_forward(self, name: str, digest: str, move_now: ChannelMove, moves: Sequence[ChannelMove]) -> None:
-        """Raise Refused if the destination's channel names the target of a later move (`digest`) than the source's channel.
+        """Raise Refused if the channel at the destination is newer than in the source.
 
-        This is possible with equal histories: a move writes its history entry before the channel, and the source may have been
-        copied, or its move interrupted, in between.
+        `digest` is the manifest that the destination's channel names.
         """
+        # The histories can be equal: a move writes its history entry before the channel, and the source may have been copied,
+        # or its move interrupted, in between.
         copied = self._present.entries(name)
         theirs = max((move.revision for move in moves if move.to_digest == digest and move.revision in copied), default=0)
         if theirs > move_now.revision and digest != move_now.to_digest:
@@ -309,10 +304,8 @@ class _Planner:
             raise Refused(f"{message}{move_now.revision}", hint)
 
     def _have_same_history(self, name: str, ours: Mapping[int, str], theirs: Mapping[int, str]) -> bool:
-        """Return whether the channel's histories in the source and in the destination have the same id.
-
-        The ids are compared, and not the entries, because after a `prune` the two histories may have no entry in common.
-        """
+        """Return whether the channel has the same history in the source and in the destination."""
+        # The ids of the histories are compared, and not the entries: after a `prune` the two may have no entry in common.
         histories = (
             history_id(store, name, sorted(entries, reverse=True))
             for store, entries in ((self._source, ours), (self._destination, theirs))
@@ -321,10 +314,7 @@ class _Planner:
         return first is not None and first == second
 
     def add_referrers(self, origin: _Tags) -> None:
-        """Add the referrers of the manifests in the plan, and of each manifest whose referrers are listed under a fallback tag.
-
-        A referrer may have referrers too, which are also added.
-        """
+        """Add the referrers of all manifests in the plan, and the referrers of these referrers."""
         for tag in origin.by_tag:
             if tags.is_referrers(tag) and "." not in tag:
                 self._subjects[f"sha256:{tag.removeprefix('sha256-')}"] = None
@@ -339,10 +329,10 @@ class _Planner:
             seen |= set(pending)
 
     def _add_referrers_of(self, subject: str, listed: Sequence[str]) -> list[str]:
-        """Add the referrers of a manifest that the destination does not list yet; return the digests of all its referrers.
+        """Add the referrers of a manifest that are missing at the destination; return the digests of all its referrers.
 
-        `listed` are the digests of the referrers that the source lists. For a referrer that cannot be read, a message is added
-        to the plan.
+        `listed` are the digests of the referrers that the source lists. A message is added to the plan for each unreadable
+        referrer.
         """
         if not listed:
             return []
@@ -379,7 +369,7 @@ def copy(source: Store, destination: Store, plan: CopyPlan, report: Callable[[st
     Raises:
         Refused: The destination does not allow a tag to move, or accepts no referrers.
         Conflict: Another client changed the source or the destination meanwhile.
-        Corrupt, NotFound, Unreachable: As the stores raise them.
+        Corrupt, NotFound, Unreachable: Errors of the stores.
     """
     report(f"copying {len(plan.blobs)} files with {plan.size} bytes")
     mounted = _map(destination.mount_blob, plan.blobs.values())

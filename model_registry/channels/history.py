@@ -147,15 +147,14 @@ def _first_layer(parsed: Manifest, media_type: str) -> str | None:
 
 
 def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[ChannelMove]:
-    """Return the completed moves, that is, the moves after which the channel named the target of the move.
-
-    An earlier move is completed if the next move starts from its target. The last move is completed if the channel names its
-    target now. All other moves were interrupted, refused by the registry, or are in progress.
+    """Return the moves after which the channel named their target.
 
     Args:
         moves: All moves of a channel, oldest first.
         current: The digest that the channel names now.
     """
+    # An earlier move is completed if the next move starts from its target. The last move is completed if the channel names its
+    # target now. All other moves were interrupted, refused by the registry, or are in progress.
     ends = [*(move.from_digest for move in moves[1:]), current]
     return [move for move, end in zip(moves, ends, strict=True) if move.to_digest == end]
 
@@ -163,8 +162,7 @@ def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[C
 def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> ChannelMove:
     """Return the move whose champion a rollback restores: the last completed move to another version than the current one.
 
-    A rollback does not restore a version from which an earlier rollback moved the channel away. For example, after promotions
-    of A, B and C a rollback restores B, and a second rollback restores A. Moves that were not completed are ignored.
+    After promotions of A, B and C a rollback restores B, and a second rollback restores A.
 
     Args:
         moves: All moves of a channel, oldest first.
@@ -174,6 +172,7 @@ def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> Channe
         NotFound: The channel has no history.
         Refused: There is no earlier state.
     """
+    # A rollback does not restore a version from which an earlier rollback moved the channel away.
     if not moves:
         raise NotFound("the channel has no history", "create it with model-registry promote REPO --to VERSION")
     by_revision = {move.revision: move for move in moves}

@@ -33,7 +33,7 @@ class MoveTarget:
 
 
 def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Descriptor:
-    """Return the descriptor of a version's manifest. Raises NotFound if the version or one of its blobs is not stored."""
+    """Return the descriptor of a version's manifest. Raises NotFound if content of the version is missing."""
     if version not in tags.versions(all_tags):
         available = ", ".join(tags.versions(all_tags)) or "none"
         raise NotFound(f"{store.repository} has no version {version!r}", f"the available versions are: {available}")
@@ -45,7 +45,7 @@ def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Des
 def shadow_target(
     store: Store, version: str, champion: Descriptor, shadow: str, candidate: Descriptor, pairs: int
 ) -> MoveTarget:
-    """Store an index of a champion and a shadow, and return the index as a target.
+    """Store an index of a champion and a shadow, and return it as the target of a channel move.
 
     Raises Refused if both are the same manifest.
     """
@@ -59,7 +59,7 @@ def shadow_target(
 def canary_target(
     store: Store, channel: str, state: ChannelState, version: str, canary: Descriptor, percent: int, pairs: int
 ) -> MoveTarget:
-    """Store an index of the current champion and a canary, and return the index as a target.
+    """Store an index of the current champion and a canary, and return it as the target of a channel move.
 
     Raises Refused if there is no champion, or if the canary and the champion are the same manifest.
     """

@@ -12,7 +12,7 @@ from model_registry.stores.base import Store
 
 
 def is_completed(store: Store, move: ChannelMove) -> bool:
-    """Return whether a move was completed: the channel names the move's target, or a later move started from this target.
+    """Return whether the channel names the target of a move, or a later move started from this target.
 
     Raises:
         Unreachable, Corrupt: The store does not answer, or its history is damaged.

@@ -114,11 +114,9 @@ def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal
 
 
 def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
-    """Return the digests of the manifests to delete, in the order of deletion.
-
-    History entries are deleted last, because the plan of a removal is derived from them. If the removal is interrupted, the
-    next run of `prune` therefore plans the same removal again.
-    """
+    """Return the digests of the manifests to delete, in the order of deletion."""
+    # History entries are deleted last, because `prune` derives its plan from them: after an interruption it plans the same
+    # removal again.
     subjects = [*removal.versions.values(), *removal.documents]
     belonging = [digest for subject in dict.fromkeys(subjects) for digest in _iter_dependents(store, subject)]
     ordered = [*belonging, *subjects, *removal.history.values()]
@@ -138,9 +136,9 @@ def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
 
 
 def _window(moves: Sequence[ChannelMove], current: str | None, revisions: int) -> list[ChannelMove]:
-    """Return the moves whose history entries are kept: the newest `revisions` moves.
+    """Return the newest moves of a channel, whose history entries are kept.
 
-    If the last move to the digest `current`, the channel's current target, is older, this move and all later moves are
+    These are the newest `revisions` moves. If the move to the current target is older, all moves from that move on are
     returned.
     """
     first = len(moves) - revisions
@@ -155,10 +153,7 @@ def _named(move: ChannelMove) -> set[str]:
 
 
 def version_sizes(store: Store, removal: Removal) -> dict[str, int]:
-    """Return the size in bytes of each version to remove, by tag.
-
-    The size includes blobs that a kept version also uses, although these blobs are not deleted.
-    """
+    """Return the size in bytes of each version to remove, by tag, including blobs that kept versions share."""
     return {
         tag: sum(blob.size for blob in resolve_index.describe_version(store, digest).blobs)
         for tag, digest in removal.versions.items()

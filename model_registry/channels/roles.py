@@ -77,7 +77,7 @@ def _role(entry: Descriptor) -> Role:
     except (KeyError, ValueError) as error:
         raise Corrupt(f"an entry of the channel's index cannot be read: {error!r}") from None
     if not 0 <= role.pairs <= WHOLE:
-        raise Corrupt(f"an entry of the channel's index has {role.pairs} percent of pairs, which is not from 0 to {WHOLE}")
+        raise Corrupt(f"the share of pairs in the channel's index is {role.pairs} percent; it must be from 0 to {WHOLE}")
     return role
 
 

@@ -1,10 +1,12 @@
 """Verifies signed moves of channels. A signed move has a signed statement about the channel's new target in its history entry.
 
-The statement is in a bundle, like the signature of a version (bundle.py). The bundle is a layer of the history entry, so that
-the entry and its signature are written in one step. The subject of the statement is the manifest that the channel names: a
-version, or the index of roles. The predicate repeats all values of the entry and the model's name. The name is the last part of
-the repository's path, so that the signatures stay valid in a copy of the repository.
+The signatures stay valid in a copy of the repository that keeps its name.
 """
+
+# The statement is in a bundle, like the signature of a version (bundle.py). The bundle is a layer of the history entry, so that
+# the entry and its signature are written in one step. The subject of the statement is the manifest that the channel names: a
+# version, or the index of roles. The predicate repeats all values of the entry and the model's name. The name is the last part
+# of the repository's path, so that the signatures stay valid in a copy of the repository.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +39,7 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
 
     Raises:
         Refused: No trusted key signed this entry; the message has the reason.
-        NotFound, Corrupt, Unreachable: As the store raises them.
+        NotFound, Corrupt, Unreachable: Errors of the store.
     """
     tag = tags.history_tag(channel, revision)
     entry = store.manifest(store.resolve(tag).digest)
@@ -74,11 +76,11 @@ class MoveAdmission:
     signed = False
 
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:  # noqa: ARG002 - see below
-        """Return None, because the move needs no signature. Subclasses return the id of the signing key or raise an error."""
+        """Return None, because this class accepts every state. Subclasses return the signing key's id or raise an error."""
         return None
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Do nothing, because this class accepts every state. A scorer calls this before it falls back to an earlier state."""
+        """Do nothing, because this class accepts every state. Called before a scorer falls back to an earlier state."""
 
 
 class SignedMoveAdmission(MoveAdmission):
@@ -105,7 +107,7 @@ class SignedMoveAdmission(MoveAdmission):
         Raises:
             Refused: No trusted key signed the move, or a state with a higher revision was accepted before.
             Conflict: The channel was moved meanwhile.
-            NotFound, Corrupt, Unreachable: As the store raises them.
+            NotFound, Corrupt, Unreachable: Errors of the store.
         """
         if digests.is_digest(channel):
             return None
@@ -114,9 +116,9 @@ class SignedMoveAdmission(MoveAdmission):
         return signed.key_id
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Check an earlier state of a channel, to which a scorer falls back.
+        """Check an earlier state of a channel, to which a scorer falls back. Raises the same errors as `check`.
 
-        The state's revision may be lower than the highest accepted revision. Raises as `check` does.
+        The revision may be lower than the highest accepted revision.
         """
         self._verified(store, channel, resolution, now)
 
@@ -156,9 +158,9 @@ class SignedMoveAdmission(MoveAdmission):
             self._highest[key] = predicate
 
     def _read(self, data: bytes, channel: str, now: datetime) -> Mapping[str, Any] | None:
-        """Return the predicate of a stored statement about this channel.
+        """Return the predicate of a stored statement.
 
-        Returns None if no trusted key signed the statement, or if the statement is about another channel.
+        Returns None if no trusted key signed it, or if it is about another channel.
         """
         try:
             claimed = bundle.parse_statement(bundle.parse(data).payload)

@@ -52,9 +52,10 @@ def read_state(store: Store, channel: str) -> ChannelState:
 def history_id(store: Store, channel: str, revisions: Sequence[int]) -> str | None:
     """Return the id of a channel's history; None if no readable entry has an id.
 
-    `revisions` are the revisions of the history entries, the newest first. The id is read from the newest readable entry that
-    has an id. Newer entries may have no id, because an earlier release wrote them.
+    `revisions` are the revisions of the history entries, the newest first.
     """
+    # The id is read from the newest readable entry that has one. Newer entries may have no id, because an earlier release wrote
+    # them.
     for revision in revisions:
         try:
             move = read_move(store, channel, revision)
@@ -78,10 +79,8 @@ def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
 
 
 def _resolve_listed(store: Store, tag: str) -> str:
-    """Return the digest that a tag from the store's list of tags names.
-
-    If the store does not find the tag, the request is repeated, because a replica of a registry may not show a listed tag yet.
-    """
+    """Return the digest that a tag from the store's list of tags names."""
+    # If the store does not find the tag, the request is repeated: a replica of a registry may not show a listed tag yet.
     missing = NotFound("")
     for _ in store.visibility_attempts():
         try:

@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from model_registry.channels.retention import Removal
     from model_registry.stores.base import Store
 
-Since = Annotated[int | None, typer.Option(metavar="N", help="Start after this revision; default: with the next move.", min=0)]
+Since = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Print the moves after this revision. Default: only moves made from now on.", min=0),
+]
 KeepRevisions = Annotated[
     int,
     typer.Option(
@@ -58,11 +61,15 @@ KeepRevisions = Annotated[
     ),
 ]
 Keep = Annotated[
-    list[str] | None, typer.Option(metavar="PATTERN", help="Versions to keep in any case, such as '2.*'; repeatable.")
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Keep the versions whose names match this pattern, such as '2.*'; repeatable."),
 ]
 Grace = Annotated[
     float,
-    typer.Option(help="In an OCI layout, keep content that was written in the last minutes: a push may be in progress.", min=0),
+    typer.Option(
+        help="In an OCI layout, keep content that was written within this number of minutes: a push may be in progress.",
+        min=0,
+    ),
 ]
 
 
@@ -148,9 +155,9 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
-    """Return a function that finds the key that signed a move, among the public keys in the files `paths`.
+    """Return a function that returns the id of the key that signed a move, or None if none of the keys did.
 
-    The function returns the id of the key, or None if none of the keys signed the move.
+    `paths` are the files of the public keys.
     """
     from model_registry.channels import signed_move
 
@@ -184,8 +191,8 @@ def watch(
     repo: Repo,
     channel: Channel = "prod",
     since: Since = None,
-    count: Annotated[int | None, typer.Option(help="Exit after this number of moves.", min=1)] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between two polls.", min=0.05)] = 2.0,
+    count: Annotated[int | None, typer.Option(help="Exit after printing this number of moves.", min=1)] = None,
+    interval: Annotated[float, typer.Option(help="The number of seconds between two polls of the channel.", min=0.05)] = 2.0,
     json: Json = False,
 ) -> None:
     """Print the moves of a channel as they happen, until Ctrl-C; with --json one document a line."""

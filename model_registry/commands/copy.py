@@ -18,7 +18,9 @@ Source = Annotated[
 Destination = Annotated[
     str,
     typer.Argument(
-        metavar="DESTINATION", help="The copy: HOST/PATH or oci:FOLDER, new or an earlier copy.", show_default=False
+        metavar="DESTINATION",
+        help="The repository to copy into: HOST/PATH or oci:FOLDER. It must be empty, or a copy of the same source.",
+        show_default=False,
     ),
 ]
 
@@ -69,7 +71,9 @@ def _check_apart(source: "ModelReference", destination: "ModelReference") -> Non
 
 
 def _warn_of_name(name: str, destination: str) -> None:
-    print_message(f"warning: the signatures are about the model {name!r}, and scorers look for that of {destination}")
+    print_message(
+        f"warning: the signatures are about the model {name!r}, but scorers of {destination} require that repository's name"
+    )
     print_message(f"hint: copy to a repository whose path ends with /{name}, unless the copy is only a backup")
 
 

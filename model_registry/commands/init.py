@@ -26,7 +26,9 @@ LabelsFile = Annotated[
 ]
 Into = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The folder to create. Default: the model's name with -1.0.0.", show_default=False),
+    typer.Option(
+        metavar="DIR", help="The folder to create. Default: the model's name, followed by -1.0.0.", show_default=False
+    ),
 ]
 
 

@@ -86,7 +86,7 @@ def push(
     value |= {"golden_examples": len(ready.package.golden)}
     value |= {"ran_with_onnxruntime": ready.onnxruntime_version, "signature_derived": ready.derived, "left_out": ready.left_out}
     if ready.onnxruntime_version and not json and ready.package.golden:
-        print_message(f"the model answers its golden examples ({len(ready.package.golden)})")
+        print_message(f"the model gives the scores of its golden examples ({len(ready.package.golden)})")
     print_result(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
 
@@ -106,9 +106,9 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     if ready.derived:
         print_message(f"the version gets the signature {ready.generated_files[package.SIGNATURE].decode()}")
     if ready.left_out:
-        print_message(f"left out, because they do not belong to a package: {', '.join(ready.left_out)}")
+        print_message(f"these files are left out, because they do not belong to a package: {', '.join(ready.left_out)}")
     if not ready.package.golden:
-        print_message("no golden.jsonl: no score of this version is checked before it goes live")
+        print_message("there is no golden.jsonl: no score of this version is checked before it is served")
     if ready.package.golden and not ready.onnxruntime_version:
         cause = "the model runs on a server" if ready.remote else "ONNX Runtime is not installed"
         print_message(f"{cause}: the golden examples were not run")

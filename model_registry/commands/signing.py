@@ -34,13 +34,18 @@ PolicyFile = Annotated[
 Type = Annotated[
     str,
     typer.Option(
-        "--type", help="slsa-provenance, test-result, evaluation, comparison, or an https:// URI.", show_default=False
+        "--type",
+        help="The type of the attestation: slsa-provenance, test-result, evaluation, comparison, or an https:// URI.",
+        show_default=False,
     ),
 ]
 
 
 def keygen(
-    prefix: Annotated[Path, typer.Argument(metavar="PREFIX", help="Writes PREFIX.key and PREFIX.pub.")],
+    prefix: Annotated[
+        Path,
+        typer.Argument(metavar="PREFIX", help="The path of the new files without their endings: PREFIX.key and PREFIX.pub."),
+    ],
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
@@ -118,7 +123,9 @@ def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> 
 def attest(
     ctx: typer.Context,
     ref: Ref,
-    predicate: Annotated[Path, typer.Option(metavar="FILE", help="The statement: a JSON object.", show_default=False)],
+    predicate: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file with the statement to sign, a JSON object.", show_default=False)
+    ],
     type_: Type,
     key: Key,
     password_file: PasswordFile = None,

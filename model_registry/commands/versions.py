@@ -117,7 +117,7 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
     """Return the attestations of a version as `inspect` prints them.
 
-    An attestation is "verified" if a key in `key` signed it.
+    An attestation is "verified" if it is signed with one of the keys in `key`.
     """
     from model_registry.signing import attestation
 

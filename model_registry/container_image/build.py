@@ -1,9 +1,11 @@
 """Builds container images that contain a package under /models: the layers of a base image and one more layer with the files.
 
-The added layer has the same bytes for the same files, because its entries are sorted and have no times or owners. The layer
-hides the content of the base image under /models. An annotation of the layer states this, so that a reader of the package need
-not read the other layers. Format: OCI image-spec, layer.md and config.md.
+The added layer has the same bytes for the same files, and hides the content of the base image under /models. Format: OCI
+image-spec, layer.md and config.md.
 """
+
+# The entries of the layer are sorted and have no times or owners. An annotation states that the layer hides the lower ones, so
+# that a reader of the package need not read them.
 
 import gzip
 import hashlib
@@ -43,7 +45,7 @@ def open_base(store: Store, digest: str) -> BaseImage:
 
     Raises:
         Refused: The digest names no image, or an index without a suitable manifest.
-        NotFound, Corrupt, Unreachable: As the store raises them.
+        NotFound, Corrupt, Unreachable: Errors of the store.
     """
     parsed = manifest.parse(resolve_index.select_manifest(store, digest))
     if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):
@@ -54,7 +56,7 @@ def open_base(store: Store, digest: str) -> BaseImage:
     for layer in parsed.layers:
         manifest.compression(layer)
     if parsed.config.size > manifest.MAX_BYTES:
-        raise Corrupt(f"the image config has {parsed.config.size} bytes; at most {manifest.MAX_BYTES} are read")
+        raise Corrupt(f"the image config has {parsed.config.size} bytes; the limit is {manifest.MAX_BYTES} bytes")
     config = manifest.decode(b"".join(store.blob(parsed.config)), dict[str, Any], f"the image config {parsed.config.digest}")
     rootfs = config.get("rootfs")
     if not isinstance(rootfs, dict) or not isinstance(rootfs.get("diff_ids"), list):

@@ -172,10 +172,8 @@ _WITHOUT_CONTENT = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.C
 
 
 def _header(source: ChunkReader) -> tarfile.TarInfo | None:
-    """Return the next header; None at the end mark, which is a block of zeros.
-
-    Raises Corrupt if the stream ends before the mark, because the archive is then truncated.
-    """
+    """Return the next header; None at the end of the archive. Raises Corrupt if the archive is truncated."""
+    # The end is a block of zeros.
     block = _exactly(source, BLOCK)
     if not block.strip(b"\0"):
         return None

@@ -1,11 +1,11 @@
 """Unpacks the package inside a container image: the files that a process in the container would see under /models.
 
-The layers are read as streams from the lowest to the highest. Only regular files under /models are written to the disk. A link
-or device file under /models is recorded but never followed or created. If the link or device file is still in the package after
-the last layer, the version is refused, because a package needs no links and following links makes unpacking dangerous.
-
-Format: OCI image-spec, layer.md.
+A version with a link or a device file in its package is refused. Format: OCI image-spec, layer.md.
 """
+
+# The layers are read as streams from the lowest to the highest. Only regular files under /models are written to the disk. A
+# link or device file is recorded but never followed or created. A package needs no links, and following links makes unpacking
+# dangerous.
 
 import contextlib
 import hashlib
@@ -81,22 +81,20 @@ def unpack(
 
 
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
-    """Return the layers that may contribute to /models.
-
-    These are the last layer with the annotation WHOLE, which hides all lower layers, and the layers above it. If no layer has
-    the annotation, all layers are returned.
-    """
+    """Return the layers that may contain files under /models."""
+    # The last layer with the annotation WHOLE hides all layers below it.
     all_layers = list(layers)
     opaque_positions = [position for position, layer in enumerate(all_layers) if layer.annotations.get(WHOLE) == "whole"]
     return all_layers[opaque_positions[-1] :] if opaque_positions else all_layers
 
 
 class _ModelsTree:
-    """The content of /models after the layers that were added so far.
+    """The files under /models after the layers that were added so far.
 
-    Until `move_files` is called, files are stored in `folder` under numbers instead of names. Only `move_files` syncs the files
-    to disk, so that an image that is refused earlier costs no sync.
+    Files have numbers instead of names in `folder` until `move_files` is called.
     """
+
+    # Only `move_files` syncs the files to disk, so that an image that is refused earlier costs no sync.
 
     def __init__(self, folder: Path | None, max_bytes: int) -> None:
         if folder:
@@ -128,11 +126,9 @@ class _ModelsTree:
             self._put(path, member, layer)
 
     def package(self, name: str) -> str:
-        """Return the path of the package's folder: /models if it holds a model, else a folder in /models that holds one.
+        """Return the folder of the package: /models if it holds a model, else the folder in /models that holds one.
 
-        If several folders in /models hold a model, the folder called `name` is chosen.
-
-        Raises Refused if no folder holds a model, or if several do and none is called `name`.
+        Of several such folders, the one called `name` is returned. Raises Refused if there is no such folder.
         """
         if (model_path := f"{ROOT}/{MODEL}") in self._entries:
             return model_path.rpartition("/")[0]
@@ -183,7 +179,7 @@ class _ModelsTree:
     def _write(self, entry: _TreeEntry, member: ArchiveMember) -> None:
         self._remaining_bytes -= member.size
         if self._remaining_bytes < 0:
-            raise Refused("the image holds more under /models than a version may have", "model.max_bytes is the limit")
+            raise Refused("the files under /models of the image exceed the limit model.max_bytes", "raise model.max_bytes")
         sha = hashlib.sha256()
         if self._folder:
             self._written += 1
@@ -197,9 +193,9 @@ class _ModelsTree:
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
-        """Remove the entries inside the folder `path` that come from layers lower than `layer`.
+        """Remove the entries in the folder `path` that come from layers lower than `layer`.
 
-        If `itself` is true and the entry at `path` itself comes from a lower layer, this entry is removed too.
+        With `itself`, the entry of the folder itself is removed too if it comes from a lower layer.
         """
         prefix = path + "/" if path else ""
         for entry_path in [

@@ -76,7 +76,7 @@ def verify_chunks(content: Iterable[bytes], digest: str, size: int, description:
 
 
 def check_stream(stream: BinaryIO, digest: str, size: int, description: str) -> None:
-    """Read a stream to its end and verify the bytes read. Raises Corrupt as `verify_chunks` does."""
+    """Read a stream to its end and verify the bytes read. Raises Corrupt in the same cases as `verify_chunks`."""
     for _ in verify_chunks(read_chunks(stream), digest, size, description):
         pass
 

@@ -1,12 +1,12 @@
 """Parses and builds manifests, the documents that list the content of a version.
 
-The parsed bytes are untrusted. Equal content gives equal bytes when a manifest is built.
-
-This package writes versions as ModelPack artifacts (github.com/modelpack/model-spec v0.0.7) with one raw layer per file. The
-config is an OCI image config that also holds the keys of a ModelPack config, because tools that know only images (`skopeo
-inspect`) reject every other config type. Accepted when reading: ModelPack artifacts with either config type, artifacts of other
-tools with a file model.onnx, and container images.
+The parsed bytes are untrusted. Equal content gives equal bytes when a manifest is built. Accepted are ModelPack artifacts,
+artifacts of other tools with a file model.onnx, and container images.
 """
+
+# This package writes ModelPack artifacts (github.com/modelpack/model-spec v0.0.7) with one raw layer per file. The config is an
+# OCI image config that also holds the keys of a ModelPack config, because tools that know only images (`skopeo inspect`) reject
+# every other config type.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -161,7 +161,7 @@ def describe_manifest(data: bytes) -> Descriptor:
 
 
 def is_index(data: bytes) -> bool:
-    """Return whether a document has the media type of an index. Raises Corrupt if the document is no JSON object."""
+    """Return whether a document has the media type of an index. Raises Corrupt if the document is not a JSON object."""
     return decode(data, DocumentKind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
@@ -191,10 +191,13 @@ def parse(data: bytes) -> Manifest:
 
 def _document(data: bytes, into: type[_Document], name: str, types: Sequence[str]) -> _Document:
     if len(data) > MAX_BYTES:
-        raise Corrupt(f"the {name} has {len(data)} bytes; at most {MAX_BYTES} are read")
+        raise Corrupt(f"the {name} has {len(data)} bytes; the limit is {MAX_BYTES} bytes")
     document = decode(data, into, f"the {name}")
     if document.schema_version != 2 or document.media_type not in types:
-        raise Corrupt(f"schema {document.schema_version}, media type {document.media_type!r} is not an OCI image {name}")
+        raise Corrupt(
+            f"the document is not an OCI image {name}: it has schema version {document.schema_version} "
+            f"and media type {document.media_type!r}"
+        )
     return document
 
 
@@ -202,7 +205,7 @@ def check(descriptor: Descriptor) -> Descriptor:
     """Return a descriptor if its digest and size are valid. Raises Corrupt otherwise."""
     digests.hex_digits(descriptor.digest)
     if not 0 <= descriptor.size <= MAX_SIZE:
-        raise Corrupt(f"{descriptor.digest} is declared with {descriptor.size} bytes; 0 to {MAX_SIZE} are allowed")
+        raise Corrupt(f"the declared size of {descriptor.digest} is {descriptor.size} bytes; it must be from 0 to {MAX_SIZE}")
     return descriptor
 
 

@@ -58,18 +58,21 @@ def parse(text: str, *, base_dir: Path | None = None) -> ModelReference:
         BadReference: The text is no reference; the hint shows the right form.
     """
     if not text.isprintable() or text != text.strip():
-        raise BadReference(f"reference {text!r}: it starts or ends with a space, or has control characters", EXAMPLE)
+        raise BadReference(f"reference {text!r} starts or ends with a space, or has control characters", EXAMPLE)
     if text.startswith(f"{FOLDER}//"):
         registry = text.removeprefix(f"{FOLDER}//")
-        raise BadReference(f"reference {text!r}: oci: is for folders", f"write {registry} for a registry, or {FOLDER}/FOLDER")
+        raise BadReference(
+            f"reference {text!r} names a registry after oci:, which is for folders",
+            f"write {registry} for a registry, or {FOLDER}/FOLDER",
+        )
     if text.startswith(FOLDER):
         path, tag, digest = _split(text.removeprefix(FOLDER), text)
         return ModelReference("oci", _folder(path, text, base_dir), tag, digest)
     repository, tag, digest = _split(text, text)
     if (match := _REMOTE.fullmatch(repository)) is None:
-        raise BadReference(f"reference {text!r}: neither oci:FOLDER nor HOST/PATH", EXAMPLE)
+        raise BadReference(f"reference {text!r} is neither oci:FOLDER nor HOST/PATH", EXAMPLE)
     if match["port"] and int(match["port"][1:]) > 65_535:
-        raise BadReference(f"reference {text!r}: no valid port: {match['port'][1:]}", "ports are 1 to 65535")
+        raise BadReference(f"reference {text!r} has the invalid port {match['port'][1:]}", "ports are 1 to 65535")
     return ModelReference("remote", repository, tag, digest)
 
 
@@ -84,7 +87,7 @@ def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
     repository, at, digest = last.partition("@")
     if at:
         if ":" in repository:
-            raise BadReference(f"reference {text!r}: a tag and a digest", "leave out one of them")
+            raise BadReference(f"reference {text!r} has both a tag and a digest", "remove one of them")
         if not is_digest(digest):
             raise BadReference(
                 f"reference {text!r}: {digest!r} is not a valid digest", "a digest is sha256: and 64 hexadecimal digits"
@@ -92,7 +95,7 @@ def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
         return f"{folder}{slash}{repository}", None, digest
     repository, colon, tag = last.rpartition(":") if ":" in last else (last, "", "")
     if ":" in repository:
-        raise BadReference(f"reference {text!r}: two colons after the last /", EXAMPLE)
+        raise BadReference(f"reference {text!r} has two colons after the last /", EXAMPLE)
     if colon and not is_tag(tag):
         raise BadReference(
             f"reference {text!r}: {tag!r} is not a valid tag",
@@ -103,7 +106,7 @@ def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
 
 def _folder(path: str, text: str, base_dir: Path | None) -> str:
     if not path:
-        raise BadReference(f"reference {text!r}: no folder", EXAMPLE)
+        raise BadReference(f"reference {text!r} names no folder", EXAMPLE)
     absolute = os.path.abspath((base_dir or Path.cwd()) / os.path.expanduser(path))  # noqa: PTH100, PTH111 - no symlink is followed
     if not (name := absolute.rpartition("/")[2]) or {":", "@"} & set(name):
         raise BadReference(f"reference {text!r}: the folder {absolute} has no usable name", EXAMPLE)

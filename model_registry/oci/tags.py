@@ -1,10 +1,10 @@
 """The kinds of tags in a repository: versions, channels, history entries, and lists of referrers.
 
-A version's tag never moves. A channel is a tag that promotions and rollbacks move; each move has a history entry with a tag of
-its own. For example, the history tag of revision 1 of the channel `prod` is `_h.prod.000001`. A tag is a channel if it has a
-history tag. The tag of a list of referrers is `sha256-<hex>` (distribution-spec "Referrers Tag Schema"; cosign 2 adds a
-suffix).
+A version's tag never moves. A channel is a tag that promotions and rollbacks move, and that has a history tag for each move,
+such as `_h.prod.000001`. The tag of a list of referrers is `sha256-<hex>`.
 """
+
+# distribution-spec "Referrers Tag Schema"; cosign 2 adds a suffix.
 
 import re
 from collections.abc import Iterable

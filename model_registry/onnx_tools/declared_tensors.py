@@ -25,7 +25,7 @@ class ModelTensor:
     Attributes:
         name: The name in the model.
         dtype: Numpy's name of the dtype; UNKNOWN if the model states none; or a description, such as MAPS, if the input or
-            output is no tensor.
+            output is not a tensor.
         shape: The size of each dimension. An open dimension is None, a name or a negative number.
     """
 
@@ -35,15 +35,13 @@ class ModelTensor:
 
 
 def find_fault(signature: Signature, inputs: Iterable[ModelTensor], outputs: Iterable[ModelTensor]) -> str | None:
-    """Return the reason why a signature does not fit a model with these inputs and outputs; None if it fits.
-
-    The signature must feed every input with the declared dtype and shape. Every output that it reads must be a tensor of a
-    fitting shape.
-    """
+    """Return the reason why a signature does not fit a model with these inputs and outputs; None if it fits."""
+    # The signature must have every input with the declared dtype and shape. Every output that it reads must be a tensor of a
+    # fitting shape.
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     model_inputs = {tensor.name: tensor for tensor in inputs}
     if set(declared) != set(model_inputs):
-        return f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(model_inputs)}"
+        return f"the signature feeds the inputs {sorted(declared)}, but the model has the inputs {sorted(model_inputs)}"
     faults = [input_fault(tensor, model_inputs[name]) for name, tensor in declared.items()]
     model_outputs = {tensor.name: tensor for tensor in outputs}
     return (
@@ -70,7 +68,7 @@ def remedy(output: ModelTensor) -> str:
 
 
 def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
-    """Return the first output if `is_tensor` rejects every output. Return None if at least one output can be a score."""
+    """If no output can be a score, return the first output, else None."""
     stated = list(outputs)
     return stated[0] if stated and not any(map(is_tensor, stated)) else None
 
@@ -86,7 +84,7 @@ def is_batch(size: object) -> bool:
 
 
 def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
-    """Return why no signature can feed one of the inputs from events; None if a signature can feed all inputs."""
+    """Return why an input cannot get its values from events; None if all inputs can."""
     for tensor in inputs:
         if tensor.dtype == "bfloat16":
             return f"input {tensor.name!r} is bfloat16, which no format of events has; export it with float32 or float16"
@@ -111,19 +109,19 @@ def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
     """Return the reason why the tensor `stated` in a signature does not fit the model's input; None if it fits."""
     name = stated.tensor
     if tensor.dtype != stated.dtype:
-        return f"input {name!r}: the signature says {stated.dtype}, the model wants {tensor.dtype}"
+        return f"input {name!r}: the signature states {stated.dtype}, but the model requires {tensor.dtype}"
     if stated.value is None and stated.batch and (find_fault := shape_fault(tensor)):
         return find_fault
     if not fits(stated.full_shape, tensor.shape):
         shape = [None if isinstance(size, int) and size < 0 else size for size in tensor.shape]
         stated_shape = format_shape(stated.full_shape)
         hint = _hint(stated, tensor)
-        return f"input {name!r}: the signature gives {stated_shape}, the model wants {shape}{hint}"
+        return f"input {name!r}: the signature states {stated_shape}, but the model requires {shape}{hint}"
     return None
 
 
 def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
-    """Return advice on the key of signature.json that may correct a shape that does not fit; empty if there is no such key."""
+    """Return which key of signature.json may correct a shape that does not fit; empty if there is no such key."""
     if not tensor.shape or is_open(tensor.shape[0]) is not stated.batch:
         batch_note = "has no batch dimension" if stated.batch else "has one"
         return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {batch_note}'
@@ -134,12 +132,9 @@ def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
 
 
 def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
-    """Return a message about the first output that is as long as an input of varying length; None if there is no such output.
-
-    Such an output is a fault, because its scores would have a different shape for each event. An output is taken to be as long
-    as an input if the model gives both dimensions the same name. There is an exception: if the model takes one event at a time,
-    and the signature's `shape` for the output has a varying length (-1), the output is valid.
-    """
+    """Return a message about the first output whose length varies with an input; None if there is no such output."""
+    # The scores of such an output would have a different shape for each event. The model shows it by the same name of both
+    # dimensions. It is allowed if the model takes one event at a time, and the signature's `shape` of the output has -1.
     varying = [tensor for tensor in signature.fed if tensor.varies]
     names = {inputs[tensor.tensor].shape[tensor.full_shape.index(VARIES)]: tensor.tensor for tensor in varying}
     for output in signature.outputs:
@@ -163,20 +158,22 @@ def _output_fault(signature: Signature, outputs: dict[str, ModelTensor]) -> str 
     for output in signature.outputs:
         if output.tensor not in outputs:
             odd = next(
-                (f"; {tensor.name!r} is no tensor: {remedy(tensor)}" for tensor in outputs.values() if not is_tensor(tensor)),
+                (
+                    f"; {tensor.name!r} is not a tensor: {remedy(tensor)}"
+                    for tensor in outputs.values()
+                    if not is_tensor(tensor)
+                ),
                 "",
             )
-            return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}{odd}"
+            return f"the signature reads output {output.tensor!r}, but the model has the outputs {sorted(outputs)}{odd}"
         if find_fault := output_fault(signature, output, outputs[output.tensor]):
             return find_fault
     return None
 
 
 def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> str | None:
-    """Return the reason why a model's output does not fit the output in a signature; None if it may fit.
-
-    The declared shape [] fits any shape, because a model that states no shape for an output declares [] too.
-    """
+    """Return the reason why a model's output does not fit the output in a signature; None if it may fit."""
+    # The declared shape [] fits any shape, because a model that states no shape for an output declares [] too.
     name = output.tensor
     dtype = tensor.dtype
     shape = with_batch_dimension(tensor.shape) if signature.alone else tensor.shape
@@ -184,25 +181,28 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
         return f"output {name!r} is {dtype}, not a tensor; {remedy(tensor)}"
     width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None
     if output.index is not None and isinstance(width, int) and not output.index < width:
-        return f"output {name!r}: the signature reads column {output.index}, the model gives {width}"
+        return (
+            f"output {name!r}: the signature reads column {output.index}, but the model gives {width} columns, counted from 0"
+        )
     if output.shape and shape and not may_be_equal(shape[1:], output.shape):
         return (
-            f"output {name!r}: the signature reads {format_shape((None, *output.shape))}, the model gives {format_shape(shape)}"
+            f"output {name!r}: the signature states {format_shape((None, *output.shape))}, "
+            f"but the model gives {format_shape(shape)}"
         )
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
         labels = len(signature.labels_of(output))
         if dtype in ("string", "bool"):
             return f"output {name!r} is {dtype}; only a row of numbers has a largest element"
         if shape and (len(shape) != 2 or width not in (None, labels)):
-            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {format_shape(shape)}"
+            given = format_shape(shape)
+            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), but the model gives {given}"
     return None
 
 
 def with_batch_dimension(shape: Shape) -> Shape:
-    """Return the shape of an output for one event with a batch dimension of size 1.
+    """Return the shape of an output for one event, with a batch dimension of size 1.
 
-    The result is empty if the model states no shape. It is also empty if the first dimension is open, because such a dimension
-    may or may not be the batch.
+    The result is empty if the model states no shape, or if the first dimension is open and may be the batch.
     """
     if not shape or is_open(shape[0]):
         return ()

@@ -1,12 +1,13 @@
 """Derives a signature from the inputs and outputs of a model, or drafts a skeleton of it if the model is ambiguous.
 
-A dimension is *open* if the model states no size for it. A model is unambiguous if the batch is the only open dimension of
-every input, and its only output is a float tensor of any shape. Each input is then fed by the event field of the same name. The
-field is a scalar if the input's shape is (B,), or if the shape is (B, 1) and the model has further inputs. Otherwise the field
-is an array with as many elements as the input's row.
-
-A *gap* in a skeleton is a placeholder text (FILL IN) for a decision that the user must make.
+A dimension is *open* if the model states no size for it. A *gap* in a skeleton is a placeholder text (FILL IN) for a decision
+that the user must make.
 """
+
+# A model is unambiguous if the batch is the only open dimension of every input, and its only output is a float tensor of any
+# shape. Each input then has the values of the event field of the same name. The field is a scalar if the input's shape is (B,),
+# or if the shape is (B, 1) and the model has further inputs. Otherwise the field is an array with as many elements as the
+# input's row.
 
 import json
 import math
@@ -55,17 +56,17 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
 
 
 def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
-    """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open dimension.
+    """Return the `shape` that the signature states for an output; None if the signature needs no `shape`.
 
-    The signature should state no `shape` in two cases: the output has fewer than two dimensions after the batch, or its shape
-    exceeds MAX_RANK or MAX_WIDTH. The result is None in these cases.
+    The shape has the size of each dimension after the batch, and -1 for a dimension without a fixed size.
     """
+    # A shape beyond MAX_RANK or MAX_WIDTH is not stated either.
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _build_fed_input(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """Build the signature's input for a model's input whose only open dimension is the batch. The result has one field.
+    """Build the input of a signature with one field, for a model's input whose only open dimension is the batch.
 
     `alone` states whether the model has no other input.
     """
@@ -91,7 +92,7 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 
 
 def _open_doubt(row: Shape) -> str:
-    """Return advice on how to state a row with open dimensions in the signature."""
+    """Return advice on how to write the open dimensions of a row in the signature."""
     advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
         return f"{advice}; one of them may vary from event to event, -1"
@@ -111,7 +112,7 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
     named = ", ".join(f"{tensor.name} ({tensor.dtype})" for tensor in outputs)
     odd = next(
         (
-            f"; {tensor.name!r} is no tensor: {declared_tensors.remedy(tensor)}"
+            f"; {tensor.name!r} is not a tensor: {declared_tensors.remedy(tensor)}"
             for tensor in outputs
             if not declared_tensors.is_tensor(tensor)
         ),
@@ -121,9 +122,9 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
 
 
 def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
-    """Draft an input as a tensor of varying length, or as the mask of such a tensor.
+    """Draft an input as a tensor of varying length, or as the mask of one.
 
-    Returns None unless the input has exactly two open dimensions, the batch and one more.
+    Returns None if the input does not have exactly two open dimensions: the batch and the length.
     """
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
@@ -150,10 +151,7 @@ def pad_gap(dtype: str) -> str:
 
 
 def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs whose padding a tensor may mark, judged by its name and shape.
-
-    The list is empty if the tensor seems to be no mask.
-    """
+    """Return the inputs whose padding this tensor seems to mark, judged by its name and shape."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [candidate for candidate in inputs if candidate.shape[:2] == tensor.shape and "mask" not in candidate.name]
@@ -165,7 +163,7 @@ def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, An
 
 
 def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
-    """Draft an input as `skeleton` does, but never as a tensor of varying length or a mask.
+    """Draft an input as a tensor of fixed length, with placeholders for unknown values.
 
     `alone` states whether the model has no other input.
     """
@@ -185,10 +183,8 @@ def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
 
 
 def _output_skeleton(outputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """Draft the output that is most likely the score: the first float output with several columns, else the first float output.
-
-    An output with several columns may be the probabilities of a classifier.
-    """
+    """Draft the output that is most likely the score: a float output, preferably with several columns."""
+    # An output with several columns may be the probabilities of a classifier.
     likely = [tensor for tensor in outputs if tensor.dtype in (*FLOAT_LIMITS, UNKNOWN)]
     wide = [tensor for tensor in likely if len(tensor.shape) == 2 and tensor.shape[1] != 1]
     chosen = next(iter(wide + likely), None)

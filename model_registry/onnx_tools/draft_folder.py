@@ -13,8 +13,6 @@ from model_registry.onnx_tools.onnx_reader import OnnxFile
 def write(model: Path, onnx_file: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
     """Write all files of a drafted package; write none if one of the files exists.
 
-    If the path `model` is the model.onnx in the folder, the model and its weights are not written again.
-
     Returns:
         The paths of the written files, relative to the folder.
 
@@ -22,6 +20,7 @@ def write(model: Path, onnx_file: OnnxFile, folder: Path, texts: Mapping[str, st
         Refused: A file exists.
         Unreachable: The folder cannot be written.
     """
+    # A model that is already in the folder is not written again.
     in_place = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
     beside = sorted({weights.location for weights in onnx_file.external if is_confined(weights.location)})
     copies = {} if in_place else {package.MODEL: model, **{name: model.parent / name for name in beside}}

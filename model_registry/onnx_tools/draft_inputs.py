@@ -1,10 +1,12 @@
 """Drafts the inputs of a signature from a model and example events.
 
-The event field with the name of an input tensor feeds this tensor, at any depth of the event. If there is no such field, the
-only array that fits the tensor's shape feeds it. If names and shapes are ambiguous, the draft has a *gap*: a placeholder text
-(FILL IN) for a decision that the user must make. If a row consists of several scalar fields, their order is always a gap. A
-field *fits* a tensor if the tensor accepts all of its values.
+An input tensor gets the values of the event field of the same name, at any depth of the event. If there is no such field, it
+gets the only array that fits the tensor's shape. An ambiguous choice is left to the user as a *gap*: a placeholder text (FILL
+IN).
 """
+
+# If a row consists of several scalar fields, their order is always a gap. A field *fits* a tensor if the tensor accepts all of
+# its values.
 
 import contextlib
 import math
@@ -33,8 +35,8 @@ class Drafting:
     """The state while the inputs of one signature are drafted.
 
     Attributes:
-        values: The values in the example events by path: a sequence with one value per event, None for an event without value.
-        without_field: The tensors for which no fitting field has the tensor's name.
+        values: The values in the example events by path, one per event; None for an event without a value.
+        without_field: The tensors without a fitting field of the same name.
         used_paths: The paths of the fields that already feed a tensor.
         names: The names of the fields drafted so far.
         notes: A message for each choice that was made, with its reason.
@@ -95,11 +97,9 @@ def _check_tables(tables: Sequence[str], values: Mapping[Path, Sequence[Any]]) -
 
 
 def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) -> None:
-    """Replace the drafts of inputs that seem to be masks: an input whose name is that of a mask and that no field feeds.
-
-    The new draft is that of a mask. Its placeholders ask whether the mask is 1 at values or at padding, and which value the
-    padding has.
-    """
+    """Replace the drafts of inputs that seem to be masks by drafts of masks."""
+    # Such an input has a usual name of a mask, and its draft has placeholders. The new placeholders ask whether the mask is 1
+    # at values or at padding, and which value the padding has.
     varying = {
         name for name, document in documents.items() if VARIES in document.get("shape", ()) and document.get("batch", True)
     }
@@ -112,11 +112,8 @@ def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) 
 
 
 def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
-    """Draft an input as a field of bytes, such as a file.
-
-    Returns None unless the input has the dtype uint8 and a single dimension, which is open. A model with such an input takes
-    one event at a time.
-    """
+    """Draft a uint8 input with one open dimension as a field of bytes, such as a file; return None for other inputs."""
+    # A model with such an input takes one event at a time.
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None
     drafting.notes.append(
@@ -126,7 +123,7 @@ def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
     fed = {key: value for key, value in fed.items() if key != "default"}
     document = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
-    return document | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
+    return document | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the largest number of bytes in an event"}]}
 
 
 def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
@@ -158,7 +155,7 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
         return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
     length = _shape(drafting.values[path], row)
     if VARIES in length:
-        bound = f"{BLANK}: the longest that may come; the examples have up to {_longest(drafting.values[path], length)}"
+        bound = f"{BLANK}: the largest length that may occur; the examples have up to {_longest(drafting.values[path], length)}"
         fed = {key: value for key, value in fed.items() if key != "default"}
         return document | {"shape": length, "fields": [fed | {"array": True, "max_length": bound}]}
     if len(row) == 1:
@@ -205,11 +202,8 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
 
 
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the array that fits a tensor, among the arrays that feed no tensor yet.
-
-    Returns None if no array or several arrays fit the tensor. Also returns None if the array fits a second tensor that, like
-    this one, has no field of its own name.
-    """
+    """Return the path of the only unused array that fits a tensor; None if no array fits, or several."""
+    # The array is ambiguous too if it fits a second tensor without a field of its own name.
     free = [path for path in drafting.values if path not in drafting.used_paths and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
     if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], other) for other in drafting.without_field) > 1:
@@ -219,7 +213,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
-    """Return drafts of the fields that may be in a row, after a placeholder that asks the user to select and order them."""
+    """Return a placeholder that asks the user to select and order the fields of a row, then drafts of these fields."""
     scalars = [path for path in drafting.values if path not in drafting.used_paths and not _is_array(drafting, path)]
     fitting = [
         path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
@@ -256,10 +250,8 @@ def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
-    """Return whether each value is one row of the tensor as bytes in base64.
-
-    The result is False unless the tensor has a fixed shape and at least two elements in a row.
-    """
+    """Return whether each value is one row of the tensor as bytes in base64."""
+    # The tensor must have a fixed shape and at least two elements in a row.
     row = tensor.shape[1:]
     if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
         return False
@@ -319,9 +311,9 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the common shape of the arrays in `values`; an empty list if they do not fit a tensor with the row `row`.
+    """Return the common shape of the arrays in `values`; an empty list if they do not fit a tensor with this row.
 
-    If the arrays have different lengths in the open dimension of `row`, the result has -1 for this dimension.
+    A dimension in which the arrays have different lengths is -1.
     """
     shape = _first_shape(values, row)
     opened = [at for at, size in enumerate(row) if is_open(size)]
@@ -339,10 +331,8 @@ def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
 
 
 def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the shape of the first array in `values`; an empty list if the array does not fit a tensor with this row.
-
-    For a flat array the result is the shape of the row, if that shape is fixed and has as many elements as the array.
-    """
+    """Return the shape of the first array in `values`; an empty list if it does not fit a tensor with this row."""
+    # A flat array has the shape of the row, if that shape is fixed and has as many elements as the array.
     try:
         shape = shape_of_value(_present(values)[0])
     except ValueError:

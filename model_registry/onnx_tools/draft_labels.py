@@ -20,10 +20,10 @@ def read(path: Path) -> list[str]:
         data = stream.read(MAX_BYTES + 1)
     try:
         if len(data) > MAX_BYTES:
-            raise ValueError(f"it has more than {MAX_BYTES} bytes")
+            raise ValueError(f"the file has more than {MAX_BYTES} bytes")
         labels = [line.strip() for line in data.decode().splitlines()]
         if not labels or not all(labels):
-            raise ValueError(f"line {labels.index('') + 1} is empty" if labels else "it is empty")
+            raise ValueError(f"line {labels.index('') + 1} is empty" if labels else "the file is empty")
         check_unique(labels, "label")
     except ValueError as error:
         raise Refused(f"{path}: {error}", "write one label a line, in the order of the model's columns") from None

@@ -20,13 +20,12 @@ TOP = 3  # number of top classes that a draft puts into the score
 def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Draft the keys `output`, `labels` and `decision` of signature.json for a model that takes one event at a time.
 
-    An open first dimension of an output is either the length of the answer or a batch of one. If some inputs have an open first
-    dimension, the dimension is the length if one of these is the same. If no input has one, the dimension is the length if its
-    name is not a usual name of a batch. In all other cases the draft has a placeholder.
-
     Raises:
         Refused: No output can be read.
     """
+    # An open first dimension of an output is either the length of the answer or a batch of one. It is the length if an input
+    # has the same open first dimension, or if no input has an open first dimension and its name is not usual for a batch. In
+    # all other cases the draft has a placeholder.
     firsts = {tensor.shape[0] for tensor in inputs if tensor.shape and is_open(tensor.shape[0])}
     open_first = [tensor for tensor in tensors if tensor.shape and is_open(tensor.shape[0])]
     answer_length = {
@@ -55,24 +54,22 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
 
 
 def _is_count(size: object) -> bool:
-    """Return whether the size of an output's first dimension is a name, and this name is not a usual name of a batch.
-
-    Such a name shows that the dimension is the length of the answer. The reverse is not true: a usual name of a batch does not
-    show that the dimension is a batch, because converters write such a name even for a model that takes one event at a time.
-    """
+    """Return whether the name of an output's first dimension shows that the dimension is the length of the answer."""
+    # The usual name of a batch shows nothing: converters write it even for a model that takes one event at a time.
     return is_name(size) and not is_batch(size)
 
 
 def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
     """Draft the keys `output`, `labels` and `decision` of signature.json.
 
-    Outputs that are no tensors, and outputs whose first dimension is no batch, are left out. An open first dimension is always
-    a batch. A first dimension of size 1 is a batch in two cases: the model takes one event at a time (`alone`), or no output
-    has an open first dimension.
+    Outputs without a batch dimension, and outputs that are no tensors, are left out. `alone` states whether the model takes one
+    event at a time.
 
     Raises:
         Refused: No output remains, or no remaining output can be a score.
     """
+    # An open first dimension is a batch. A first dimension of size 1 is a batch if `alone` is true, or if no output has an open
+    # first dimension.
     batched = [tensor for tensor in tensors if not tensor.shape or is_open(tensor.shape[0]) or (alone and tensor.shape[0] == 1)]
     batched = batched or [tensor for tensor in tensors if tensor.shape[:1] == (1,)]  # of a model that takes one event at a time
     read = [tensor for tensor in batched if tensor.dtype in (*DTYPES, UNKNOWN)]
@@ -98,11 +95,9 @@ def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alon
 
 
 def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
-    """Draft the keys `output`, `labels` and `decision` for a model whose columns have labels.
-
-    If exactly one output has a column for each label, the draft reads the top classes of this output, and the other outputs
-    whole. Otherwise the draft has a placeholder instead of the name of the output.
-    """
+    """Draft the keys `output`, `labels` and `decision` for a model whose columns have labels."""
+    # If exactly one output has a column for each label, the score has its top classes, and the other outputs whole. Otherwise
+    # the name of the output is a placeholder.
     fitting = [tensor for tensor in floats if tensor.shape[1:] == (len(labels),)]
     fitting = fitting or [tensor for tensor in floats if len(tensor.shape) == 2 and is_open(tensor.shape[1])]
     rest: dict[str, Any] = {"labels": list(labels), "decision": {"argmax": True}}

@@ -119,7 +119,7 @@ def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Pat
     """If the model ends with the operator ZipMap, write a copy without this operator into the scratch folder.
 
     Returns:
-        The path of the copy and a note about the change; the path of the given model and no note if nothing was changed.
+        The path of the model to use, and notes about the change; no notes if nothing was changed.
 
     Raises:
         Refused: The library `onnx` is not installed, the folder already has the model, or the copy computes different
@@ -177,8 +177,7 @@ def _signature(
 def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
     """Return the text of golden.jsonl with the first valid events; empty if there are no events.
 
-    If the signature is complete and ONNX Runtime is installed, the examples have the scores of the model. Otherwise each score
-    is a placeholder.
+    The scores are placeholders if the signature is incomplete or ONNX Runtime is not installed.
     """
     if not events:
         return ""
@@ -205,16 +204,16 @@ def _unanswered(events: Sequence[Event]) -> str:
 
 
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
-    """Return a line for each placeholder in the package, worded as `push` reports it."""
+    """Return a line for each placeholder in the package, in the same form as `push` prints it."""
     lines = texts.get(package.GOLDEN, "").splitlines()
     scores = sum(placeholders.is_placeholder(msgspec.json.decode(line)["score"]) for line in lines)
     return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
 
 
 def _called(folder: Path) -> tuple[str, str]:
-    """Return the model's name, in a form that a registry accepts, and its version, both taken from the folder's name.
+    """Return the model's name and version, both taken from the name of the folder.
 
-    The version is 1.0.0 if the folder's name has none.
+    The name has a form that a registry accepts. The version is 1.0.0 if the folder's name has none.
     """
     match = _VERSIONED.fullmatch(folder.resolve().name)
     name = match["name"] if match else folder.resolve().name

@@ -1,4 +1,4 @@
-"""Drafts signatures that feed one event at a time: decides which models need such a signature, and drafts their inputs.
+"""Drafts signatures for models that take one event at a time: recognizes such models, and drafts their inputs.
 
 The *first axis* of a tensor is usually the batch. If the inputs or outputs of a model have no batch, the model takes one event
 at a time. An axis is *open* if the model states no size for it.
@@ -16,13 +16,10 @@ from model_registry.package.shapes import VARIES, is_open
 
 
 def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the outputs, with an open first axis if their first axis, although its size is fixed, seems to be the batch.
-
-    The first axis seems to be the batch if the first axis of every input has the name of a batch, and the first axis of every
-    output is fixed. Such a model results if its user declared only the inputs as dynamic for the export: the exporter then
-    writes the batch size of the example input into the outputs. Later, the batch probe checks whether the model really takes
-    batches.
-    """
+    """Return the outputs. If their fixed first axis seems to be the batch, it is replaced by an open axis."""
+    # It is the batch if the first axis of every input has the name of a batch. Such a model results if only the inputs were
+    # declared as dynamic for the export: the exporter then writes the batch size of the example into the outputs. The batch
+    # probe later checks whether the model really takes batches.
     fixed = all(tensor.shape and isinstance(tensor.shape[0], int) for tensor in outputs)
     if fixed and inputs and all(tensor.shape and is_batch(tensor.shape[0]) for tensor in inputs):
         return [replace(tensor, shape=(None, *tensor.shape[1:])) for tensor in outputs]
@@ -30,10 +27,8 @@ def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> li
 
 
 def reason_for_single_events(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Return the reason, derived from the shapes of inputs and outputs, why the model takes one event at a time.
-
-    The text is empty if the model takes batches, or bytes such as a file, which `draft_inputs.inputs` handles.
-    """
+    """Return the reason why the model takes one event at a time, judged by its shapes; empty if it takes batches."""
+    # A model that takes bytes, such as a file, is left to `draft_inputs.draft_inputs`.
     opened = [tensor for tensor in inputs if tensor.shape and is_open(tensor.shape[0])]
     if not opened and (fixed := next((tensor for tensor in inputs if tensor.shape[:1] == (1,)), None)):
         return f"input {fixed.name!r} has the fixed batch size 1"
@@ -43,7 +38,7 @@ def reason_for_single_events(inputs: Sequence[ModelTensor], outputs: Sequence[Mo
 
 
 def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Return a text that states how the first axes of inputs and outputs differ; empty if an output has that of the inputs."""
+    """Return a text if no output has the same first axis as the inputs; an empty text otherwise."""
     if not inputs:
         return ""
     sizes = {tensor.shape[0] for tensor in inputs}
@@ -61,11 +56,11 @@ def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[Mode
 
 
 def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs that are fed by events, not by constants.
-
-    An input is fed by events if its first axis has the size 1, or if any of its axes is open. If there are no such inputs, all
-    inputs that have an axis are returned.
-    """
+    """Return the inputs whose values come from events, not from constants."""
+    # An input comes from events if its first axis has the size 1, or if any of its axes is open. Without such inputs, all
+    # inputs with an axis come from events.
+    # An input is fed by events if its first axis has the size 1, or if any of its axes is open. Without such inputs, all inputs
+    # with an axis are fed by events.
     shaped = [tensor for tensor in inputs if tensor.shape]
     return [tensor for tensor in shaped if tensor.shape[0] == 1 or any(map(is_open, tensor.shape))] or shaped
 
@@ -73,11 +68,12 @@ def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
 def reason_for_single_lengths(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], drafted: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return a text if the lengths of events require that events are fed one at a time; an empty string otherwise.
+    """Return the reason why events of different lengths must be passed to the model one at a time; empty if there is none.
 
-    This is required if every output is as long as an input of varying length: the answers to events of different lengths have
-    different shapes, and cannot be in one batch. `drafted` are the drafts of the inputs, which state the lengths that vary.
+    `drafted` are the drafts of the inputs, which state the lengths that vary.
     """
+    # If every output is as long as an input of varying length, the answers of several events have different shapes, and cannot
+    # be in one batch.
     varying = [tensor for tensor, document in zip(inputs, drafted, strict=True) if VARIES in document.get("shape", ())]
     lengths = {size: tensor.name for tensor in varying for size in tensor.shape[1:] if isinstance(size, str)}
     shared = {tensor.name: size for tensor in outputs for size in tensor.shape[1:] if isinstance(size, str) and size in lengths}
@@ -90,12 +86,12 @@ def reason_for_single_lengths(
 def with_unit_batch(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], *, lengths: bool
 ) -> tuple[list[ModelTensor], list[ModelTensor]]:
-    """Return the inputs and outputs of a model that takes one event at a time, with each batch axis set to size 1.
+    """Return the inputs and outputs of a model that takes one event at a time, with the size 1 for each batch axis.
 
-    `lengths` states whether the answers are as long as the events. If it is true, the batch axis of a tensor is its first axis,
-    if this axis is open. If it is false, the batch axes are found by name: each axis whose name is both that of an output's
-    first axis and that of a later axis of an input.
+    `lengths` states whether the answers are as long as the events.
     """
+    # With `lengths`, an open first axis is the batch. Without, a batch axis is found by its name, which is the name of an
+    # output's first axis and of a later axis of an input.
     batch = {tensor.shape[0] for tensor in outputs if tensor.shape} & {size for tensor in inputs for size in tensor.shape[1:]}
     names = {size for size in batch if isinstance(size, str)}
 
@@ -108,12 +104,12 @@ def with_unit_batch(
 
 
 def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
-    """Return the tensor from which an input is drafted: the input, with a batch added if `alone` is true.
+    """Return an input with an additional batch axis, so that it can be drafted.
 
-    If `alone` is true, the input is fed one event at a time, and an open batch is added before the axes of the input. There is
-    one exception: if the first axis has size 1 and there is at most one other axis, the open batch replaces the first axis. An
-    event then has a number or a flat array for this input.
+    If `alone` is false, the model takes batches, and the input is returned unchanged.
     """
+    # A first axis of size 1 with at most one other axis is replaced by the batch, so that an event has a number or a flat
+    # array.
     if not alone:
         return tensor
     row = tensor.shape[1:] if tensor.shape[0] == 1 and len(tensor.shape) <= 2 else tensor.shape
@@ -123,15 +119,16 @@ def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
 def draft_single_input(
     document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False
 ) -> dict[str, Any]:
-    """Return the draft of an input. If `add_open_batch` added a batch, change the draft to an input for one event at a time.
+    """Return the draft of an input, changed to an input for one event at a time if `add_open_batch` added a batch.
 
     Args:
         document: The draft of the input.
         tensor: The input of the model.
         drafted: The tensor that `add_open_batch` returned for the input.
-        only: Whether the model has no other input. If it has other inputs, an input becomes a constant under two conditions:
-            its first axis has size 1, and no field of the example events has its name.
+        only: Whether the model has no other input.
     """
+    # If the model has other inputs, an input whose first axis has size 1 becomes a constant, unless a field of the example
+    # events has its name.
     if drafted is tensor or not {"fields", "mask_of"} & document.keys():
         return document
     fields = document.get("fields", ())

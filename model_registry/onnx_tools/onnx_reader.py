@@ -1,8 +1,7 @@
-"""Reads the inputs, outputs, operators, opsets and references to external weights of an ONNX file without reading its weights.
+"""Reads the inputs, outputs, operators, opsets and external weight references of an ONNX file, but not its weights."""
 
-This module reads only the file's structure and skips the weights. The library `onnx` is not used, because it needs up to twice
-the size of the model in memory, cannot parse files of 2 GiB and more, and takes 31 MB on disk. Field numbers: onnx/onnx.proto.
-"""
+# The library `onnx` is not used, because it needs up to twice the size of the model in memory, cannot parse files of 2 GiB and
+# more, and takes 31 MB on disk. Field numbers: onnx/onnx.proto.
 
 import mmap
 import re
@@ -100,7 +99,7 @@ def parse(data: mmap.mmap | bytes) -> OnnxFile:
     onnx_file = _Reader(Buffer(data)).model()
     if not onnx_file.opsets or not onnx_file.outputs:
         raise Corrupt(
-            f"it has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs; at least one of each is required"
+            f"the model has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs; it must have one of each"
         )
     return onnx_file
 
@@ -151,7 +150,7 @@ class _Reader:
 
     def _graph(self, span: Span, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise Corrupt(f"its graphs are nested more than {MAX_DEPTH} levels deep")
+            raise Corrupt(f"the graphs of the model are nested more than {MAX_DEPTH} levels deep")
         for number, value in protobuf_reader.messages(self._buffer, span):
             if number == 1:
                 self._node(value, depth)
@@ -205,16 +204,14 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Record the location of external weights. If a tensor states several locations, record all of them.
-
-        Runtimes differ in which of several locations they use, so each location must be checked.
-        """
+        """Record every location of external weights that a tensor states."""
+        # Runtimes differ in which of several locations they use, so each must be checked.
         stated = dict(places)
         try:
             offset = int(stated.get("offset", "0"))
             length = int(stated["length"]) if "length" in stated else None
         except ValueError:
-            raise Corrupt(f"external data at {stated!r:.200}, whose offset or length is not a number") from None
+            raise Corrupt(f"the external data {stated!r:.200} has an offset or a length that is not a number") from None
         for location in {value for key, value in places if key == "location"} or {""}:
             self._file.external.append(External(location, offset, length))
 

@@ -61,7 +61,7 @@ class MissingScores(Refused):
 
 
 def run_here(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call `work`, a function that loads a model, in this process, and return its result."""
+    """Call `work(*arguments)` in this process and return its result."""
     return work(*arguments)
 
 
@@ -102,7 +102,7 @@ def prepare(
     if fault := declared_tensors.unfeedable_reason(model.inputs):
         raise Refused(fault, "model_registry/docs/signature.md lists the tensors that events can feed")
     if odd := declared_tensors.first_unreadable(model.outputs):
-        raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", declared_tensors.remedy(odd))
+        raise Refused(f"no output of the model is a tensor: output {odd.name!r} is {odd.dtype}", declared_tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     contents = _read(folder, signature)
     golden_examples.check_has_example(signature, contents.golden)
@@ -115,11 +115,9 @@ def prepare(
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return two lists: the files in a folder that belong to the package, and the other files (as in `left_out`).
-
-    A package consists of the model, the files of its weights, the signature, the golden examples, and the files that
-    `_is_for_people` accepts.
-    """
+    """Return the files in a folder that belong to the package, and the other files (as in `left_out`)."""
+    # A package consists of the model, the files of its weights, the signature, the golden examples, and the files that
+    # `_is_for_people` accepts.
     with atomic_files.report_os_errors(f"the package {folder}"):
         paths = sorted(build_artifact.walk(folder, hidden=False))
     expected = {package.SIGNATURE, package.GOLDEN, *weights}
@@ -136,7 +134,7 @@ def _is_for_people(path: str) -> bool:
 
 
 def _read(folder: Path, signature: Signature) -> Package:
-    """Read the package in a folder. Raises Refused as `package.read` does, and if golden.jsonl has no examples."""
+    """Read the package in a folder. Raises Refused in the same cases as `package.read`, and if golden.jsonl has no examples."""
     contents = package.read(folder, signature)
     if not contents.golden and (folder / package.GOLDEN).exists():
         raise Refused(f"{folder / package.GOLDEN} has no example", f'write events with the score "{BLANK}", or remove the file')

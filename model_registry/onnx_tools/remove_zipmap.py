@@ -40,7 +40,7 @@ def is_in(model: OnnxFile) -> bool:
 
 
 def without(path: Path) -> Unzipped | None:
-    """Return a copy of a model without final ZipMaps: each output of a ZipMap is replaced by the ZipMap's input.
+    """Return a copy of a model in which each output of a final ZipMap is replaced by the ZipMap's input.
 
     Returns None if no output of the model comes from a ZipMap.
 
@@ -95,7 +95,9 @@ def compare(path: Path, unzipped: Unzipped) -> str:
     for name, names in unzipped.classes.items():
         expected = np.array([[row.get(label) for label in names] for row in maps[name]], np.float32)
         if not np.array_equal(numbers[name], expected, equal_nan=True):
-            raise Refused(f"output {name!r} has other numbers without ZipMap", "export the model without ZipMap")
+            raise Refused(
+                f"output {name!r} has different numbers after its ZipMap was removed", "export the model without ZipMap"
+            )
     return ""
 
 

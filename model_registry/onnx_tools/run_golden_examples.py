@@ -112,9 +112,9 @@ class LoadedOnnxModel:
             raise Refused(str(error), "signature.json and model.onnx must belong together") from None
 
     def probe(self, events: Sequence[dict[str, Any]]) -> None:
-        """Check with these events that no event's score depends on the batch in which the event is run.
+        """Check that no event's score depends on the other events in its batch.
 
-        Raises Refused as `batch_probe.check_batch_independence` does.
+        Raises Refused in the same cases as `batch_probe.check_batch_independence`.
         """
         rows = decoded(self._signature, events) if events else None
         batch_probe.check_batch_independence(self._signature, rows, self._run, Refused)
@@ -128,18 +128,12 @@ class LoadedOnnxModel:
                 raise Refused(fault, f'write "shape": {_common(shapes)} in that output; -1 is any length')
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
-        """Check that every output has one row for each event, even if the model declares that its first dimension is fixed.
+        """Check that every output has one row for each event. Raises Refused if it does not.
 
-        For the check, the model scores several copies of the event or, without an event, several rows of zeros and empty
-        strings. The number of copies differs from every first dimension that the model declares. The check therefore fails for
-        an output that always has the declared number of rows.
-
-        Args:
-            event: A sequence with one event, or an empty sequence.
-
-        Raises:
-            Refused: An output does not have a row for each event.
+        `event` is a sequence with one event, or empty for a row of zeros and empty strings.
         """
+        # The model scores several copies of the event. Their number differs from every first dimension that the model declares,
+        # so that the check fails for an output that always has the declared number of rows.
         stated = [tuple(output.shape) for output in self._session.get_outputs() if output.name in self._names]
         if self._signature.alone or all(shape and is_open(shape[0]) for shape in stated):
             return
@@ -148,10 +142,8 @@ class LoadedOnnxModel:
         self._run(decoded(self._signature, [*event] * count) if event else neutral)
 
     def _outputs(self, tensors: Tensors) -> Tensors:
-        """Run the model on the rows of a batch and return the outputs.
-
-        If lengths vary, `LengthPlan.plan` divides the batch into several runs of the model.
-        """
+        """Run the model on the rows of a batch and return the outputs."""
+        # If lengths vary, `LengthPlan.plan` divides the batch into several runs of the model.
         if not self._signature.varies and not self._signature.alone:
             return self._run(tensors)
         runs = LengthPlan(self._signature).plan(tensors)
@@ -175,10 +167,7 @@ class LoadedOnnxModel:
         return results
 
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise Refused if the signature reads whole rows of an output, and these have another length than the model declares.
-
-        ONNX Runtime does not check this, because it uses the shape that it infers instead of the declared shape.
-        """
+        """Raise Refused if the rows of an output have another length than the model declares."""
         declared = self._declared.get(name, ())
         whole_row = any(
             output.tensor == name and output.index is None and output.shape is None and not output.top
@@ -203,12 +192,12 @@ class LoadedOnnxModel:
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the `shape` to write into the signature for answers of these shapes, with -1 for each length that differs.
+    """Return the `shape` for the signature that fits all these answers, with -1 for each length that differs.
 
-    The shapes must be sorted by rank. If they have different ranks, the first dimension is in fact a length: it was 1 in the
-    answers of lower rank, and was therefore taken for the batch and removed. In this case the first dimension of the result is
-    -1.
+    The shapes must be sorted by rank.
     """
+    # Different ranks show that the first dimension is a length: it was 1 in the answers of lower rank, and was therefore taken
+    # for the batch and removed.
     full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
     lengths = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]
     return lengths if len(full) == len(shapes) else [VARIES, *lengths[1:]]
@@ -220,7 +209,7 @@ def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
 
 
 def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
-    """Return the values of B events for each input tensor with fields: an array of shape (B, n), by the name of the tensor."""
+    """Return the values of B events for each input tensor with fields: an array (B, n), by the name of the tensor."""
     return {tensor.tensor: _rows(tensor, events) for tensor in signature.fed}
 
 

@@ -1,4 +1,4 @@
-"""The requirements of a version, which `push` records in the manifest. A scorer that lacks one does not load the version.
+"""The requirements of a version, which `push` records in the manifest. A scorer that does not meet them does not load it.
 
 The table of minimum versions was measured: models of rising opset and IR version were run with each release of ONNX Runtime.
 """
@@ -27,7 +27,7 @@ _SYNTAX = {
 def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the requirements of a model as annotations.
 
-    The annotations state no oldest ONNX Runtime if no entry of RUNTIMES covers the model's opset and IR version.
+    The minimum version of ONNX Runtime is omitted if it is not known for the model's opset and IR version.
     """
     opset = model.opsets.get("", 0)
     enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
@@ -37,7 +37,7 @@ def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[
 
 
 def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, device: str) -> str | None:
-    """Return a requirement in a manifest's annotations that this ONNX Runtime or device does not meet; None if all are met.
+    """Return the first requirement in a manifest that this ONNX Runtime or device does not meet; None if all are met.
 
     Raises:
         Corrupt: An annotation has a wrong syntax; the message names the annotation.

@@ -1,10 +1,10 @@
 """Checks an ONNX model before it is loaded: its external data, its operators, and whether its signature fits.
 
-A model file can make a runtime do three dangerous things when the runtime loads the model. It can make the runtime read
-external data from any path. If this path has a certain form, the runtime reads memory of the process. And it can make the
-runtime call any library that is registered for an operator's domain. This module checks these three risks, and reads only the
-file's structure for this.
+Only the structure of the file is read.
 """
+
+# A model file can make a runtime do three dangerous things when it is loaded: read external data from any path, read memory of
+# the process (if this path has a certain form), and call any library that is registered for an operator's domain.
 
 from collections.abc import Collection
 from pathlib import Path
@@ -52,12 +52,13 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
 def _external_fault(model: Path, external: External) -> str | None:
     """Return the reason why external weights must not be read; None if they may be read."""
     if not is_confined(external.location) or MEMORY in external.location:
-        return "that is not a plain path inside the package"
+        return "the location is not a plain path inside the package"
     size = _size(model, external.location)
     if size is None or any(part.startswith(".") for part in external.location.split("/")):
         return "the package has no such file"
     if external.offset < 0 or (external.length or 0) < 0 or external.offset + (external.length or 0) > size:
-        return f"bytes {external.offset} to {external.offset + (external.length or 0)} of {size}"
+        end = external.offset + (external.length or 0)
+        return f"the weights are bytes {external.offset} to {end}, but the file has {size} bytes"
     return None
 
 
@@ -65,7 +66,7 @@ def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
     """Return a message about an operator or opset of the model that is not allowed; None if all are allowed."""
     opset = model.opsets.get("")
     if opset is not None and opset < OLDEST_OPSET:
-        return f"has opset {opset}; the oldest that is run is {OLDEST_OPSET}"
+        return f"has opset {opset}; the oldest supported opset is {OLDEST_OPSET}"
     allowed = {*STANDARD, *domains}
     for domain, name in sorted(model.operators - model.functions):
         if domain not in allowed:

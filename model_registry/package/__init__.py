@@ -205,7 +205,7 @@ def write(
     """
     total = sum(blob.size for blob in content(version_manifest))
     if total > max_bytes:
-        raise Refused(f"the version has {total} bytes; at most {max_bytes} are read", "model.max_bytes is the limit")
+        raise Refused(f"the version has {total} bytes; the limit is {max_bytes} bytes", "raise model.max_bytes")
 
     def save(layer: Descriptor) -> Iterator[bytes]:
         with (cast(Path, layers) / digests.hex_digits(layer.digest)).open("wb") as stream:

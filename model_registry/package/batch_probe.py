@@ -232,10 +232,12 @@ class _Probe:
             try:
                 together = self._answers(_stacked(self._signature, rows) if exact else rows)
             except (self._failed, model_outputs.OutputMismatch) as error:
-                raise Refused(f"the model answers events alone, but not {len(batch)} together: {error}", hint) from error
+                raise Refused(
+                    f"the model answers one event at a time, but not {len(batch)} events together: {error}", hint
+                ) from error
             differences += self._differences(batch, together)
         if worst := max(differences, key=lambda difference: difference.excess, default=None):
-            measured = f"the largest difference is {worst.size:.3g}, and {worst.allowed:.3g} is allowed"
+            measured = f"the largest difference is {worst.size:.3g}, but at most {worst.allowed:.3g} is allowed"
             raise Refused(f"a score depends on its batch: {where}, {worst.text}; {measured}", hint)
 
     def _differences(
@@ -473,6 +475,6 @@ def _padding_hint(signature: Signature) -> str:
     mask = next((tensor for tensor in signature.inputs if tensor.mask_of), None)
     marks = f', "marks" of mask {mask.tensor!r} (now "{mask.marks}")' if mask else ""
     return (
-        f'correct the "pad"{marks}; or leave "pad" out, so that only events of one length share a run; or feed one event at a '
+        f'correct the "pad"{marks}; or remove "pad", so that only events of one length share a run; or feed one event at a '
         'time ("batch": false)'
     )

@@ -40,14 +40,14 @@ def count_elements(name: str, dtype: str, shape: list[int] | None, length: int |
     """
     if dtype == "string":
         if length is not None:
-            raise ValueError(f'field {name!r}: the bytes are one text, which has no "length"; leave it out')
+            raise ValueError(f'field {name!r}: the bytes are one text, which has no "length"; remove "length" from the field')
         return None
     if shape is None and length is None:
         raise ValueError(f'field {name!r}: the number of bytes is unknown; write the "shape" of the tensor beside {EXAMPLE}')
     width = length if shape is None else math.prod(shape)
     if length is not None and length != width:
         raise ValueError(
-            f'the shape {shape} has {width} elements, but the "length" of field {name!r} is {length}; leave "length" out'
+            f'the shape {shape} has {width} elements, but the "length" of field {name!r} is {length}; remove "length"'
         )
     return width
 
@@ -57,7 +57,7 @@ def from_base64(text: Any) -> bytes:
     try:
         return msgspec.convert(text if isinstance(text, str) else None, bytes)
     except msgspec.ValidationError:
-        raise ValueError(f"{text!r:.60} is no base64 (standard alphabet, padded)") from None
+        raise ValueError(f"{text!r:.60} is not base64 (standard alphabet, padded)") from None
 
 
 def to_base64(data: bytes) -> str:
@@ -71,12 +71,12 @@ def find_fault(data: bytes, field: InputField) -> str | None:
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            return f"{len(data)} bytes are no UTF-8: {error.reason} at byte {error.start}"
+            return f"{len(data)} bytes are not UTF-8: {error.reason} at byte {error.start}"
         return None
     if fault := _size_fault(len(data), field):
         return fault
     if field.dtype == "bool" and (invalid := data.translate(None, b"\0\1")):
-        return f"a byte of a bool is {invalid[0]}, and 0 or 1 was expected"
+        return f"a byte of a bool is {invalid[0]}, but it must be 0 or 1"
     return None
 
 

@@ -14,28 +14,28 @@ Text = Annotated[str, Field(min_length=1)]
 
 _TYPES = {
     "bool_type": "is neither true nor false",
-    "list_type": "is no list with at least one entry",
-    "too_short": "is no list with at least one entry",
-    "string_type": "is no text of at least one character",
-    "string_too_short": "is no text of at least one character",
+    "list_type": "is not a list with at least one entry",
+    "too_short": "is not a list with at least one entry",
+    "string_type": "is not a text of at least one character",
+    "string_too_short": "is not a text of at least one character",
 }
 
 
 class DocumentPart(BaseModel):
     """Base class of the objects in a document. Unknown keys are errors; values are not converted to other types.
 
-    `kind` is the word for the object in error messages.
+    `kind` is the word for the object in error messages, with its article.
     """
 
     model_config = ConfigDict(strict=True, frozen=True)
-    kind: ClassVar[str] = "object"
+    kind: ClassVar[str] = "an object"
 
     @model_validator(mode="before")
     @classmethod
     def _keys(cls, raw: Any) -> Any:
         valid = [field.alias or name for name, field in cls.model_fields.items()]
         if not isinstance(raw, dict):
-            raise ValueError(f"{raw!r:.100} is no {cls.kind} with the keys {', '.join(valid)}")  # noqa: TRY004
+            raise ValueError(f"{raw!r:.100} is not {cls.kind} with the keys {', '.join(valid)}")  # noqa: TRY004
         for key in raw:
             if key not in valid:
                 raise ValueError(f"unknown key {key!r:.100}; {suggestion(str(key), valid)}")
@@ -77,7 +77,7 @@ def check_unique(names: Iterable[str], description: str) -> None:
 def check_whole_number(low: int, high: int, value: object) -> object:
     """Return the value if it is a whole number from `low` to `high`, or None. Raises ValueError otherwise."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high):
-        raise ValueError(f"{value!r:.100} is no whole number from {low} to {high}")
+        raise ValueError(f"{value!r:.100} is not a whole number from {low} to {high}")
     return value
 
 

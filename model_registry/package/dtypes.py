@@ -21,23 +21,23 @@ def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
     if dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[dtype]
         valid = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-        return None if valid else f"{value!r} is no {dtype} ({low} to {high})"
+        return None if valid else f"{value!r} is not a valid {dtype} ({low} to {high})"
     if dtype == "bool":
-        return None if isinstance(value, bool) else f"{value!r} is no bool (true or false)"
+        return None if isinstance(value, bool) else f"{value!r} is not a bool (true or false)"
     if dtype == "string":
-        return None if isinstance(value, str) else f"{value!r} is no string"
+        return None if isinstance(value, str) else f"{value!r} is not a string"
     if nan and value == "nan":
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     valid = number and abs(value) <= FLOAT_LIMITS[dtype]  # type: ignore[arg-type]  # NaN compares false
-    return None if valid else f"{value!r} is no finite {dtype}" + (' (NaN is written "nan")' if nan else "")
+    return None if valid else f"{value!r} is not a finite {dtype}" + (' (NaN is written "nan")' if nan else "")
 
 
 def event_fault(value: object, dtype: str) -> str | None:
     """Return the reason why a value in an event does not fit a dtype; None if it does. 7.0 fits an integer dtype."""
     if isinstance(value, float) and value.is_integer() and dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[dtype]
-        return None if low <= value <= high else f"{value!r} is no {dtype} ({low} to {high})"
+        return None if low <= value <= high else f"{value!r} is not a valid {dtype} ({low} to {high})"
     return value_fault(value, dtype)
 
 

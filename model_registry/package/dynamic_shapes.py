@@ -51,17 +51,19 @@ def _check_varying(tensor: Any) -> None:
         )
     field = fields[0]
     if field.bytes and tensor.dtype == "string":
-        raise ValueError(f'field {field.name!r} of bytes is one text, without a length; write the "shape" []')
+        raise ValueError(f'field {field.name!r} of bytes is one text, which has no length; write "shape": [] in the tensor')
     if field.max_length is None or field.length is not None:
         example = BYTES if field.bytes else EXAMPLE
-        raise ValueError(f'field {field.name!r}: a field of varying length has "max_length", not "length": {example}')
+        raise ValueError(
+            f'field {field.name!r} has a varying length, so it must have "max_length" instead of "length": {example}'
+        )
     _check_most(field, shape, tensor.dtype)
     field_sources.check_field(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
         hint = 'with "required": false an absent field is empty'
-        raise ValueError(f"field {field.name!r}: a field of varying length takes no default; {hint}")
+        raise ValueError(f"field {field.name!r} has a varying length, so it must not have a default; {hint}")
     if tensor.pad is not None and (fault := value_fault(tensor.pad, tensor.dtype, nan=True)):
-        raise ValueError(f"the pad: {fault}")
+        raise ValueError(f'the value of "pad": {fault}')
 
 
 def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
@@ -84,12 +86,12 @@ def _check_derived(tensor: Any) -> None:
     others |= {"marks": tensor.length_of and tensor.marks}
     others |= {"axis": tensor.axis, "length_of": tensor.mask_of and tensor.length_of}
     if surplus := [name for name, value in others.items() if value is not None]:
-        raise ValueError(f'a tensor with "{key}" is derived from another: leave out "{surplus[0]}"')
+        raise ValueError(f'a tensor with "{key}" is derived from another tensor; remove "{surplus[0]}" from it')
     if tensor.dtype == "string":
-        raise ValueError(f'a tensor with "{key}" has numbers or bool values, not strings')
+        raise ValueError(f'a tensor with "{key}" must have a dtype of numbers or bool, not string')
     if tensor.shape is not None and shapes.varies(tensor.shape) is not (key == "mask_of"):
         allowed = "-1 for the length, such as [-1] or [1, 1, -1]" if key == "mask_of" else "no -1, such as [] or [1]"
-        raise ValueError(f'the shape {tensor.shape}: the shape of a tensor with "{key}" has {allowed}')
+        raise ValueError(f'the shape {tensor.shape} is not valid for a tensor with "{key}", whose shape must have {allowed}')
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:
@@ -104,20 +106,25 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
         first = next(other for other in varying.values() if other.axis == tensor.axis)
         names = f"{first.tensor!r} and {tensor.tensor!r}"
         if (first.pad is None) is not (tensor.pad is None):
-            raise ValueError(f'tensors {names} share a length: write "pad" for both or for none, or give each its own "axis"')
+            raise ValueError(
+                f'tensors {names} have the same "axis": write "pad" in both or in neither, or give each its own "axis"'
+            )
         if (most := first.fields[0].max_length) != tensor.fields[0].max_length:
-            raise ValueError(f'tensors {names} share a length: give each "max_length": {most}, or another "axis"')
+            raise ValueError(
+                f'tensors {names} have the same "axis" but different lengths: '
+                f'write "max_length": {most} in both, or give each its own "axis"'
+            )
     for tensor in tensors:
         origin = tensor.mask_of or tensor.length_of
         if origin is None:
             continue
         if origin not in varying:
             raise ValueError(
-                f"tensor {tensor.tensor!r} is derived from {origin!r}; the tensors whose lengths vary are {sorted(varying)}"
+                f"tensor {tensor.tensor!r} is derived from {origin!r}; it must be a tensor of varying length: {sorted(varying)}"
             )
         longest = varying[origin].fields[0].max_length
         if tensor.length_of and tensor.dtype in INTEGER_LIMITS and (fault := value_fault(longest, tensor.dtype)):
-            raise ValueError(f"tensor {tensor.tensor!r}: a length may be up to {longest}, but {fault}")
+            raise ValueError(f"tensor {tensor.tensor!r} contains lengths of up to {longest}, but {fault}")
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:

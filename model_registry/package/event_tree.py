@@ -49,7 +49,7 @@ def build_tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
             part = part.setdefault(step, {})
         part[path[-1]] = name
     if (count := _parts(root)) > MAX_PARTS:
-        raise ValueError(f"the paths lead through {count} objects, arrays and array elements; at most {MAX_PARTS} are read")
+        raise ValueError(f"the paths lead through {count} objects, arrays and array elements; the limit is {MAX_PARTS}")
     return root
 
 
@@ -111,7 +111,7 @@ def _fault(part: Tree, path: Sequence[Step], at: int) -> str:
     step = path[at]
     is_last = at == len(path) - 1
     if part and is_array(part) is not isinstance(step, int):
-        return f": {format_path(path[:at])} is no array and object at once, and {_first(part)} is inside of it too"
+        return f": {format_path(path[:at])} cannot be an array and an object at once, and {_first(part)} is inside of it too"
     existing = part.get(step)
     if isinstance(existing, str):
         return f", and {_describe(existing)} {'is too' if is_last else 'at ' + format_path(path[: at + 1])}"

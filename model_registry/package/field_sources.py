@@ -54,14 +54,14 @@ def check_field(name: str, source: str | None, dtype: str, *, path: object, arra
     if source is None or source.startswith(TABLE):
         return
     if path is not None:
-        raise ValueError(f"field {name!r} has a path and comes from {source}; leave one of them out")
+        raise ValueError(f"field {name!r} has a path and comes from {source}; remove one of the two keys")
     if array:
         hint = 'write "bytes": true in place of "array": true'
         raise ValueError(f"field {name!r} comes from {source}, which holds bytes, not an array; {hint}")
     if source == TIME and (raw or dtype not in TIME_DTYPES):
         unsuitable = "bytes" if raw else dtype
         raise ValueError(
-            f"field {name!r} is a time in ms since 1970, not {unsuitable}; its dtype is one of {', '.join(TIME_DTYPES)}"
+            f"field {name!r} is a time in ms since 1970, not {unsuitable}; its dtype must be one of {', '.join(TIME_DTYPES)}"
         )
 
 

@@ -34,7 +34,7 @@ def parse_lines(data: bytes, signature: Signature | None) -> tuple[GoldenExample
     Raises Refused, whose message names the line.
     """
     if len(data) > MAX_BYTES:
-        raise Refused(f"golden.jsonl has {len(data)} bytes; at most {MAX_BYTES} are read", "a few examples are enough")
+        raise Refused(f"golden.jsonl has {len(data)} bytes; the limit is {MAX_BYTES} bytes", "a few examples are enough")
     lines = enumerate(data.splitlines(), start=1)
     return tuple(_parse_line(line, number, signature) for number, line in lines if line.strip())
 
@@ -89,15 +89,15 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
     try:
         raw = json_documents.ANY.decode(line)
     except json_documents.UnreadableDocument as error:
-        _fail(number, f"no JSON: {error}")
+        _fail(number, f"the line is not JSON: {error}")
     if not isinstance(raw, dict) or raw.keys() != KEYS or not isinstance(raw["event"], dict):
-        _fail(number, "it must be an object with exactly the keys event (an object), score and tolerance")
+        _fail(number, "the line must be an object with exactly the keys event (an object), score and tolerance")
     if not is_score(raw["score"]):
         _fail(
-            number, f"the score {raw['score']!r:.100} is no number, text, array of these, {{label, score}} or object of these"
+            number, f"the score {raw['score']!r:.100} is not a number, a text, an array or object of these, or {{label, score}}"
         )
     if not _is_number(raw["tolerance"]) or raw["tolerance"] < 0:
-        _fail(number, f"the tolerance {raw['tolerance']!r:.100} is no number from 0 on")
+        _fail(number, f"the tolerance {raw['tolerance']!r:.100} is not a number of at least 0")
     if fault := event_fault(signature, raw["event"]) if signature else None:
         _fail(number, fault)
     return GoldenExample(raw["event"], raw["score"], float(raw["tolerance"]))

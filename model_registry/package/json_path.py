@@ -27,7 +27,7 @@ def parse(text: str) -> tuple[Step, ...]:
         steps.append(_step(match))
         position = match.end()
     if len(steps) > MAX_STEPS:
-        raise ValueError(f"{text!r:.100} has {len(steps)} steps; at most {MAX_STEPS} are followed")
+        raise ValueError(f"the path {text!r:.100} has {len(steps)} steps; the limit is {MAX_STEPS} steps")
     return tuple(steps)
 
 
@@ -35,7 +35,7 @@ def parse_object_path(text: str) -> tuple[Step, ...]:
     """Parse a path whose first step must be a name, because an event is an object. Raises ValueError."""
     steps = parse(text)
     if not isinstance(steps[0], str):
-        raise ValueError(f"{text!r:.100}: a path begins with a name, because an event is an object")  # noqa: TRY004
+        raise ValueError(f"the path {text!r:.100} must begin with a name, because an event is an object")  # noqa: TRY004
     return steps
 
 

@@ -34,9 +34,9 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
     largest = int(sizes.max(initial=0))
     elements = int(sizes.sum())
     if largest > MAX_WIDTH:
-        raise OutputMismatch(f"the answer to one event has {largest} elements; at most {MAX_WIDTH} are written")
+        raise OutputMismatch(f"the answer to one event has {largest} elements; the limit is {MAX_WIDTH} elements")
     if elements > MAX_ELEMENTS:
-        hint = f"at most {MAX_ELEMENTS} are written at once; batching.max_events bounds a batch"
+        hint = f"the limit is {MAX_ELEMENTS} elements; lower batching.max_events"
         raise OutputMismatch(f"the answers to {events} events have {elements} elements; {hint}")
     return columns
 

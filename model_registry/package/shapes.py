@@ -30,18 +30,18 @@ def check_shape(raw: Any) -> Any:
         )
     for size in raw:
         if size is None:
-            raise ValueError("null is no length; every dimension beside the batch is fixed, or -1")
+            raise ValueError("a dimension in the shape is null; write its size, or -1 for a length that varies")
         if size != VARIES:
             check_whole_number(1, MAX_WIDTH, size)
     if raw.count(VARIES) > 1:
-        raise ValueError(f"{raw} has {raw.count(VARIES)} lengths that vary (-1); a tensor may have one")
+        raise ValueError(f"the shape {raw} has {raw.count(VARIES)} lengths that vary (-1); a tensor may have one")
     if (elements := step_size(raw)) > MAX_WIDTH:
         raise ValueError(f"the shape {raw} has {elements} elements; a tensor may have at most {MAX_WIDTH}")
     return raw
 
 
 def shape_of_value(value: Any) -> list[int]:
-    """Return the shape of nested lists, measured along their first elements; an empty list for a value that is no list.
+    """Return the shape of nested lists, measured along their first elements; an empty list for a value that is not a list.
 
     Raises ValueError if `check_shape` rejects the shape.
     """
@@ -116,7 +116,7 @@ def length_in(value: Any, shape: Shape) -> int | None:
     """Return the length of a flat or nested list on the axis of `shape` whose length varies (-1).
 
     In a nested list, the first entry of each outer level is measured. In a flat list, the length is the number of elements
-    divided by `step_size(shape)`; if this is no whole number, the result is None.
+    divided by `step_size(shape)`; if this is not a whole number, the result is None.
     """
     if len(shape) > 1 and is_nested(value):
         for _ in range(shape.index(VARIES)):
@@ -207,10 +207,10 @@ def check_fields(shape: Sequence[int], fields: int, array: str | None, length: i
         raise ValueError(f"the shape [] is one value, but field {array!r} is an array; name a scalar field")
     if array is not None and (length or width) != width:
         raise ValueError(
-            f'the shape {list(shape)} has {width} elements, but the "length" of field {array!r} is {length}; leave "length" out'
+            f'the shape {list(shape)} has {width} elements, but the "length" of field {array!r} is {length}; remove "length"'
         )
     if array is None and fields != width:
         if not shape:
             raise ValueError(f"the shape [] is one value, but {fields} fields are named; name one field")
         hint = f'name {width} fields, or one array field: {{"name": ..., "array": true}} (or "bytes": true)'
-        raise ValueError(f"the shape {list(shape)} holds {width} elements, and {fields} fields are named; {hint}")
+        raise ValueError(f"the shape {list(shape)} has {width} elements, but {fields} fields are named; {hint}")

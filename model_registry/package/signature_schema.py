@@ -55,7 +55,7 @@ def _path(text: Any) -> Any:
 def _tolerance(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and not (number and 0 < value < math.inf):
-        raise ValueError(f"{value!r:.100} is no number above 0; write the largest difference of a score between two batches")
+        raise ValueError(f"{value!r:.100} is not a number above 0; write the largest difference of a score between two batches")
     return None if value is None else float(value)
 
 
@@ -73,7 +73,7 @@ class _Field(DocumentPart):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.array and self.bytes:
-            raise ValueError(f'field {self.name!r} comes as bytes or as an array; leave "array" or "bytes" out')
+            raise ValueError(f'field {self.name!r} comes as bytes or as an array; remove "array" or "bytes"')
         if self.length is not None and not self.array and not self.bytes:
             raise ValueError(ARRAY)
         return self
@@ -98,7 +98,7 @@ class _Tensor(DocumentPart):
         if dynamic_shapes.check_dynamic(self):
             return self
         if self.default is not None and (fault := value_fault(self.default, self.dtype, nan=True)):
-            raise ValueError(f"the default: {fault}")
+            raise ValueError(f"the default of the tensor: {fault}")
         if self.fields is None or self.value is not None:
             return self._constant()
         check_unique((field.name for field in self.fields), "field")
@@ -120,7 +120,7 @@ class _Tensor(DocumentPart):
         """Return this tensor if it is a valid constant. Raises ValueError otherwise."""
         shapes.check_constant(self.value, self._row(), self.dtype)
         if self.fields is not None or self.default is not None:
-            raise ValueError("a constant takes no fields and no default: leave out fields and default, or the value")
+            raise ValueError("a constant (value) must not have fields or a default: remove these keys, or the value")
         return self
 
     def _check_shape(self, fields: list[_Field]) -> None:
@@ -185,7 +185,7 @@ def _output_shape(raw: Any) -> Any:
         )
     for size in raw:
         if size is None or (size != -1 and check_whole_number(1, MAX_WIDTH, size) is None):
-            raise ValueError("null is no length; -1 is any length")
+            raise ValueError("a dimension in the shape is null; write its size, or -1 for any length")
     if (count := math.prod(map(abs, raw))) > MAX_WIDTH:
         raise ValueError(f"the shape {raw} has {count} elements; a score may have at most {MAX_WIDTH}")
     return raw
@@ -202,7 +202,7 @@ class _Output(DocumentPart):
     def _consistent(self) -> Self:
         stated = [key for key in ("index", "shape", "top") if getattr(self, key) is not None]
         if len(stated) > 1:
-            raise ValueError(f"{' and '.join(stated)} read the tensor in two ways; leave one of them out")
+            raise ValueError(f"{' and '.join(stated)} read the tensor in two ways; remove one of these keys")
         check_unique(self.labels or (), "labels: label")
         return self
 
@@ -228,7 +228,7 @@ class _Decision(DocumentPart):
 
 def _true(value: Any) -> bool:
     if value is not True:
-        raise ValueError(f'{value!r:.100} is not valid; write "argmax": true, or leave decision out')
+        raise ValueError(f'{value!r:.100} is not valid; write "argmax": true, or remove the decision')
     return True
 
 
@@ -269,11 +269,14 @@ def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Deci
         place = "output" if output.name is None else f"output {output.name!r}"
         own_labels = output.labels or labels
         if output.top and not own_labels:
-            raise ValueError(f'{place}: top gives classes by their labels; write "labels": ["cat", "dog", ...], one a column')
+            raise ValueError(
+                f'{place}: "top" requires labels, which name the classes; write "labels": ["cat", "dog", ...], one a column'
+            )
         if output.top and output.top > len(own_labels):
             raise ValueError(f"{place}: top is {output.top}, but there are only {len(own_labels)} labels")
         if output.labels and not output.top and not (output is decided and isinstance(rule, _Argmax)):
-            raise ValueError(f"{place}: an output has labels only with top or with a decision by argmax; leave its labels out")
+            hint = 'remove "labels", or write "top" or a decision by argmax'
+            raise ValueError(f'{place}: "labels" has no effect without "top" and without a decision by argmax; {hint}')
     if decided:
         _check_rule(decided, decided.labels or labels, rule, alone=len(outputs) == 1)
 
@@ -284,10 +287,10 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
     if rule.output is None:
         if len(outputs) > 1:
             hint = f'name the output that decides: "output": "{names[0]}"'
-            raise ValueError(f"decision: it must name one of the several outputs; {hint}")
+            raise ValueError(f"decision: the signature has several outputs, and the decision must name one; {hint}")
         return outputs[0]
     if rule.output not in names:
-        advice = suggestion(rule.output, names) if names else "the only output has no name: leave it out"
+        advice = suggestion(rule.output, names) if names else "the only output has no name: remove decision.output"
         raise ValueError(f"decision.output: {rule.output!r:.100} is not an output; {advice}")
     return outputs[names.index(rule.output)]
 
@@ -299,11 +302,9 @@ def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argma
     """
     if isinstance(rule, _Argmax):
         if decided.index is not None or decided.shape is not None:
-            raise ValueError(
-                'decision: argmax selects the largest number of a row; leave "index" and "shape" of its output out'
-            )
+            raise ValueError('decision: argmax selects the largest number of a row; remove "index" and "shape" from its output')
         if not labels:
-            raise ValueError('decision: argmax gives a label; write "labels": ["cat", "dog", ...], one a column')
+            raise ValueError('decision: argmax requires labels; write "labels": ["cat", "dog", ...], one a column')
     elif VARIES in (decided.shape or ()):
         raise ValueError(
             f"decision: the score is an array of any length, shape {list(decided.shape or ())}; threshold requires a number"
@@ -327,9 +328,9 @@ class _Document(DocumentPart):
         for field in (field for tensor in self.inputs for field in tensor.read().fields):
             if fields.setdefault(field.name, field) != field:
                 aspects = "dtype, default, path, origin, length or shape"
-                raise ValueError(f"inputs: field {field.name!r} feeds two tensors, but with a different {aspects}")
+                raise ValueError(f"inputs: field {field.name!r} feeds two tensors, which state a different {aspects} for it")
         if all(tensor.fields is None for tensor in self.inputs):
-            raise ValueError("inputs: all are constants; at least one tensor takes a field of the event")
+            raise ValueError("inputs: all tensors are constants; at least one tensor must take a field of the event")
         try:
             event_tree.build_tree((field.name, field.steps) for field in fields.values())
             dynamic_shapes.check_together([tensor.read() for tensor in self.inputs])
@@ -351,11 +352,11 @@ def parse_signature(data: bytes | str) -> Signature:
             and the remedy.
     """
     if len(data) > MAX_BYTES:
-        raise SignatureError(f"signature.json has {len(data)} bytes; at most {MAX_BYTES} are read")
+        raise SignatureError(f"signature.json has {len(data)} bytes; the limit is {MAX_BYTES} bytes")
     try:
         document = _Document.model_validate(json_documents.ANY.decode(data))
     except json_documents.UnreadableDocument as error:
-        raise SignatureError(f"signature.json is no JSON: {error}") from None
+        raise SignatureError(f"signature.json is not JSON: {error}") from None
     except ValidationError as error:
         raise SignatureError(
             document_validation.format_error(error, "signature.json"),

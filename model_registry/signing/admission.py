@@ -1,7 +1,7 @@
 """Decides from the policy and a version's signatures whether the version may be loaded, before the version's content is read.
 
-The signed bundle that led to an acceptance is cached on disk, so that the version is accepted again while the registry is
-unavailable. A cached bundle is not trusted. It is verified with the policy's keys each time, like a bundle from the registry.
+The signed bundle of an accepted version is cached on disk, so that the version is accepted again while the registry is
+unavailable. A cached bundle is verified each time, like a bundle from the registry.
 """
 
 import logging
@@ -24,7 +24,7 @@ class Admission:
     """Decides whether a version may be loaded. This class, used without a policy, accepts every version."""
 
     def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:  # noqa: ARG002 - see `PolicyAdmission`
-        """Return None, because the version needs no signature. Subclasses return the signing key's id or raise an error."""
+        """Return None, because this class accepts every version. Subclasses return the signing key's id or raise an error."""
         return None
 
 
@@ -44,14 +44,15 @@ class PolicyAdmission(Admission):
     def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:
         """Check whether the policy allows loading a version; raise an error if not.
 
-        Returns the id of the trusted key that signed the manifest under the name of this version. Returns None if the version
-        has no signature and the policy requires none. If a cached bundle is valid, the store is not read.
+        Returns the id of the trusted key that signed the version. Returns None if the version has no signature and the policy
+        requires none.
 
         Raises:
             Refused: The policy does not allow the version.
             Unreachable: The store does not answer.
             Corrupt: The list of signatures is damaged.
         """
+        # If a cached bundle is valid, the store is not read.
         if digest in self._policy.denied:
             hint = f"promote another version, or remove the digest from {self._policy.path}"
             raise Refused(f"{digest} is denied by the policy {self._policy.path}", hint)
@@ -60,9 +61,9 @@ class PolicyAdmission(Admission):
         return signer
 
     def check_comparison(self, store: Store, digest: str, now: datetime) -> str | None:
-        """Return the id of the trusted key that attested that a version passed its comparison with the champion.
+        """Return the id of the trusted key that attested a passed comparison of this version with the champion.
 
-        Returns None if the policy requires no such comparison. Raises as `check` does.
+        Returns None if the policy requires no such comparison. Raises the same errors as `check`.
         """
         if not self._policy.compared:
             return None

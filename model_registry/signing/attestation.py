@@ -51,7 +51,7 @@ def read_predicate(path: Path) -> dict[str, Any]:
     try:
         return json_documents.decode(data, dict[str, Any])
     except json_documents.UnreadableDocument as error:
-        raise BadFile(f"the predicate {path} is no JSON object: {error}", HINT) from None
+        raise BadFile(f"the predicate {path} is not a JSON object: {error}", HINT) from None
 
 
 def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, now: datetime) -> str:
@@ -81,11 +81,8 @@ def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now
 
 
 def iter_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
-    """Yield the attestations that `list_attestations` returns, one by one. Raises the same errors.
-
-    Reading one attestation at a time bounds the memory, because any writer to the store may have added hundreds of attestations
-    of a megabyte each.
-    """
+    """Yield the attestations that `list_attestations` returns, one by one. Raises the same errors."""
+    # Any writer to the store may have added hundreds of attestations of a megabyte each.
     parsed = (_read(stored, digest, keys, now) for stored in signatures.collect(store, digest))
     return (stored for stored in parsed if stored is not None and stored.type != bundle.SIGNED)
 
@@ -96,7 +93,7 @@ def type_uri(name: str) -> str:
         return TYPES[name]
     if not name.isprintable() or not name.startswith(("https://", "http://")) or name == bundle.SIGNED:
         raise BadReference(
-            f"{name!r:.100} is no type of an attestation", f"write {', '.join(TYPES)}, or the type's https:// URI"
+            f"{name!r:.100} is not a type of attestation", f"write {', '.join(TYPES)}, or the type's https:// URI"
         )
     return name
 

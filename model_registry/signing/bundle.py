@@ -1,10 +1,12 @@
 """Builds and parses Sigstore bundles (JSON, bundle format v0.3), the files in which cosign 3 stores one signed statement.
 
-An in-toto statement (attestation spec v1) states a *predicate*, such as test results, about a *subject*, which is the digest of
-some content. A signature of a version is a statement with an empty predicate. The statement is the payload of a DSSE envelope
-(github.com/secure-systems-lab/dsse, protocol v1). The cryptographic signature covers the *pre-authentication encoding* of the
-payload's type and bytes, so that it can be verified before the payload is parsed.
+An in-toto statement (attestation spec v1) states a *predicate*, such as test results, about a *subject*, the digest of some
+content. A signature of a version is a statement with an empty predicate.
 """
+
+# The statement is the payload of a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1). The cryptographic signature
+# covers the pre-authentication encoding of the payload's type and bytes, so that it can be verified before the payload is
+# parsed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +58,8 @@ class InTotoStatement:
 
 
 def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any], names: Sequence[str] = ()) -> bytes:
-    """Encode a statement about one manifest, with one subject per name; without names, with one subject that has no name."""
+    """Encode a statement about one manifest under these names; without names, under no name."""
+    # The statement has one subject per name.
     subjects: list[dict[str, str]] = [{"name": subject_name} for subject_name in names] or [{}]
     subject = [{**subject_name, "digest": {"sha256": digests.hex_digits(digest)}} for subject_name in subjects]
     return manifest.encode(
@@ -113,11 +116,8 @@ def encoded(payload_type: str, payload: bytes) -> bytes:
 
 
 def build(payload: bytes, key: PrivateKey) -> bytes:
-    """Sign an encoded statement and return the bundle.
-
-    The bundle's field `hint` holds the key's fingerprint in base64, so that tools can find the key. Readers do not trust the
-    hint.
-    """
+    """Sign an encoded statement and return the bundle."""
+    # The bundle's field `hint` holds the key's fingerprint in base64, so that tools can find the key. Readers do not trust it.
     sig = key.sign(encoded(PAYLOAD_TYPE, payload))
     document = {  # bytes are written as base64
         "mediaType": MEDIA_TYPE,

@@ -1,7 +1,6 @@
 """Evaluates comparison attestations, which state whether a version passed a comparison with the champion of that time.
 
-A comparison attestation is about the digest of a version's manifest. The attestation is therefore valid for the same content in
-any repository and under any name.
+A comparison attestation is about a manifest's digest, so it is valid for this content in any repository and under any name.
 """
 
 from collections.abc import Sequence
@@ -16,8 +15,8 @@ from model_registry.signing.signatures import StoredBundle, TrustedKey
 def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
     """Return the pair (key id, fault) for a stored bundle.
 
-    If a trusted key attested that this manifest passed a comparison, the pair has the id of the key and an empty fault. If the
-    bundle is no comparison attestation, both texts are empty. Otherwise the pair has an empty id and the reason.
+    The fault is empty if a trusted key attested that this manifest passed a comparison. Otherwise the key id is empty, and the
+    fault is the reason. Both are empty if the bundle is no comparison attestation.
     """
     if stored.fault or not _claims_comparison(stored.data):
         return "", ""

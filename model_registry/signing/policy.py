@@ -1,13 +1,12 @@
 """Reads the policy file, which decides which versions a scorer may load.
 
-The policy lists the trusted keys and the denied digests. A version with a denied digest is never loaded, even if it is signed.
-The policy also states whether signatures, the version's name in a signature, passed comparisons and signed moves are required;
-model_registry/docs/signing.md describes the file. A key may sign both versions and moves, unless the entry `use` of the key
-names only one of them.
-
-Paths of key files are relative to the policy's folder. A key is not trusted after its `not_after` (a date includes that whole
-day, UTC). Before that time, everything that only this key has signed must be signed with another trusted key.
+The policy lists the trusted keys and the denied digests, and states which signatures are required;
+model_registry/docs/signing.md describes the file. Paths of key files are relative to the policy's folder.
 """
+
+# A version with a denied digest is never loaded, even if it is signed. A key may sign both versions and moves, unless the entry
+# `use` of the key names only one of them. A key is not trusted after its `not_after` (a date includes that whole day, UTC).
+# Before that time, everything that only this key has signed must be signed with another trusted key.
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -72,7 +71,7 @@ def _digest(raw: Any) -> str:
 
 
 class _KeyEntry(DocumentPart):
-    kind = "mapping"
+    kind = "a mapping"
     id: Text
     file: Text
     use: Literal["versions", "moves"] | None = None
@@ -80,7 +79,7 @@ class _KeyEntry(DocumentPart):
 
 
 class _PolicyDocument(DocumentPart):
-    kind = "mapping"
+    kind = "a mapping"
     signatures: Literal["required", "optional"]
     names: Literal["required", "optional"] = "optional"
     comparisons: Literal["required", "optional"] = "optional"
@@ -129,7 +128,7 @@ def _load(path: Path) -> Any:
     try:
         return yaml_documents.load(data)
     except UnreadableDocument as error:
-        _fail(path, f"it is no YAML: {error}")
+        _fail(path, f"the file is not YAML: {error}")
 
 
 def _fail(path: Path, problem: str) -> NoReturn:

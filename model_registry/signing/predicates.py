@@ -35,12 +35,12 @@ def _provenance(predicate: Mapping[str, Any], _about: str) -> None:
     details = _part(predicate, "runDetails")
     for part, key in ((definition, "buildType"), (_part(details, "builder"), "id")):
         if not isinstance(part.get(key), str):
-            _fail(f"{key} is {part.get(key)!r:.100}, no text")
+            _fail(f"{key} is {part.get(key)!r:.100}, which is not a text")
 
 
 def _test_result(predicate: Mapping[str, Any], _about: str) -> None:
     if predicate.get("result") not in ("PASSED", "WARNED", "FAILED"):
-        _fail(f"result is {predicate.get('result')!r:.100}, none of PASSED, WARNED and FAILED")
+        _fail(f"result is {predicate.get('result')!r:.100}; it must be PASSED, WARNED or FAILED")
     if not isinstance(predicate.get("configuration"), list):
         _fail("configuration must be a list of what the tests were configured with, each with its digest")
 
@@ -58,7 +58,7 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
         _fail("dataset must name the data on which the metrics were measured")
     metrics = _part(predicate, "metrics")
     if not metrics:
-        _fail("metrics is empty")
+        _fail("metrics is empty; it must contain at least one metric")
     for name, value in metrics.items():
         _number(f"metrics.{name}", value)
     if "confusion_matrix" in predicate:
@@ -66,14 +66,13 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
 
 
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
-    """Check a comparison, a predicate type of this product.
+    """Check a comparison, a predicate type of this product. Further keys are not checked.
 
-    A comparison has these keys. `challenger` is the compared version. `champion` is the version that answered at that time;
-    null if there was none. `rows` are the rows that both versions scored. `rules` are the rules that led to the verdict, and
-    `verdict` is the result for the challenger. Further keys are not checked.
+    The key `challenger` is the compared version, `champion` the version that answered at that time (null if there was none),
+    `rows` the rows that both versions scored, `rules` the results of the rules, and `verdict` the result for the challenger.
     """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
-        _fail(f"run is {predicate.get('run')!r:.100}, no text")
+        _fail(f"run is {predicate.get('run')!r:.100}, which is not a text")
     rows = _part(predicate, "rows")
     challenger = _part(predicate, "challenger")
     _check_digest(rows, "rows")
@@ -87,7 +86,7 @@ def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
     verdict = predicate.get("verdict")
     failed = _failed(predicate.get("rules"))
     if verdict not in VERDICTS:
-        _fail(f"verdict is {verdict!r:.100}, none of {', '.join(VERDICTS)}")
+        _fail(f"verdict is {verdict!r:.100}; it must be one of {', '.join(VERDICTS)}")
     if verdict == PASSED and failed:
         _fail(f"verdict is {PASSED!r}, but the rule {failed[0]!r} did not pass")
 
@@ -117,25 +116,25 @@ def _matrix(matrix: Mapping[str, Any]) -> None:
         _fail(f"confusion_matrix.counts must have {len(labels)} rows of {len(labels)} counts")
     for count in (count for row in rows for count in row):
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            _fail(f"confusion_matrix.counts has {count!r:.100}, no count")
+            _fail(f"confusion_matrix.counts has {count!r:.100}, which is not a count")
 
 
 def _part(predicate: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     part = predicate.get(key)
     if not isinstance(part, Mapping):
-        _fail(f"{key} is missing, or no object")
+        _fail(f"{key} is missing, or is not an object")
     return part
 
 
 def _number(name: str, value: Any) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        _fail(f"{name} is {value!r:.100}, no finite number")
+        _fail(f"{name} is {value!r:.100}, which is not a finite number")
 
 
 def _check_digest(part: Mapping[str, Any], name: str) -> None:
     digest = part.get("digest")
     if not isinstance(digest, str) or not is_digest(digest):
-        _fail(f"{name}.digest is {digest!r:.100}, not sha256: and 64 hexadecimal digits")
+        _fail(f"{name}.digest is {digest!r:.100}; it must be sha256: and 64 hexadecimal digits")
 
 
 def _fail(problem: str) -> NoReturn:

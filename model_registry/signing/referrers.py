@@ -1,9 +1,10 @@
 """Reads and stores referrers: artifacts whose manifests name another manifest as their *subject*, such as signatures.
 
 A registry with the referrers API lists the referrers of a subject. In other stores the list is an OCI index under the fallback
-tag `sha256-<hex>` of the subject's digest (distribution-spec 1.1, "Referrers Tag Schema"). Any list may contain wrong entries:
-an entry is a referrer only if its manifest names the subject.
+tag `sha256-<hex>` (distribution-spec 1.1, "Referrers Tag Schema").
 """
+
+# Any list may contain wrong entries: an entry is a referrer only if its manifest names the subject.
 
 import io
 import itertools
@@ -25,14 +26,16 @@ EMPTY = manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str, *, all_tags: Collection[str] | None = None) -> list[Descriptor]:
-    """Return the descriptors in the lists of a manifest's referrers. The descriptors are not verified.
+    """Return the descriptors in the lists of a manifest's referrers, unverified.
 
     Args:
         store: The store.
         digest: The digest of the manifest.
-        all_tags: The tags of the store, if they are known. If the fallback tag is not among them, it is not requested.
+        all_tags: The tags of the store, if they are known. A fallback tag that is not among them is not requested.
 
-    Raises Unreachable if the store does not answer, and Corrupt if a list is unreadable.
+    Raises:
+        Unreachable: The store does not answer.
+        Corrupt: A list is unreadable.
     """
     if all_tags is not None and fallback_tag(digest) not in all_tags:
         return store.referrers(digest) or []
@@ -41,10 +44,8 @@ def listed(store: Store, digest: str, *, all_tags: Collection[str] | None = None
 
 
 def _iter_referrer_lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
-    """Yield the list of the referrers API, if the store has that API, then the list under the fallback tag.
-
-    A registry can have both lists, because entries under the tag may date from before the registry had the API.
-    """
+    """Yield the list of the referrers API, if the store has that API, then the list under the fallback tag."""
+    # Entries under the tag may date from before the registry had the API.
     answer = store.referrers(digest)
     if answer is not None:
         yield answer
@@ -52,10 +53,8 @@ def _iter_referrer_lists(store: Store, digest: str) -> Iterator[list[Descriptor]
 
 
 def _tagged(store: Store, digest: str) -> list[Descriptor]:
-    """Return the list under the fallback tag of a manifest; an empty list if there is none.
-
-    Some registries resolve the tag `sha256-<hex>` as the digest and return the manifest itself, which is no list.
-    """
+    """Return the list under the fallback tag of a manifest; an empty list if there is none."""
+    # Some registries resolve the tag `sha256-<hex>` as the digest and return the manifest itself, which is no list.
     try:
         index = store.resolve(fallback_tag(digest)).digest
     except NotFound:
@@ -64,12 +63,12 @@ def _tagged(store: Store, digest: str) -> list[Descriptor]:
 
 
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
-    """Yield the descriptor of each referrer of one artifact type, with its manifest or the error of reading the manifest.
+    """Yield each referrer of one artifact type: its descriptor, and its manifest or the error of reading it.
 
-    At most MAX_READ manifests are read. If an entry of the list states another artifact type, its manifest is not read. If an
-    entry states no type, its manifest is read to learn the type. This also applies to an entry with the media type of an empty
-    config, because some registries list the type of the config instead of the artifact type. Raises as `listed` does.
+    At most MAX_READ manifests are read. Raises the same errors as `listed`.
     """
+    # An entry that states another type is not read. An entry without a type is read to learn the type. So is an entry with the
+    # media type of an empty config, because some registries list the type of the config instead of the artifact type.
     for number, entry in enumerate(_candidates(store, digest, artifact_type)):
         if number == MAX_READ:
             message = f"more than {MAX_READ} referrers of {digest} are listed; only {MAX_READ} were read"
@@ -89,10 +88,8 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
 
 
 def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descriptor]:
-    """Yield, for each list of referrers, the entries of an artifact type and then the entries without a type.
-
-    The next list is requested only after all entries of the previous list were yielded.
-    """
+    """Yield the entries of an artifact type, then the entries without a type, for each list of referrers."""
+    # The next list is requested only after all entries of the previous list were yielded.
     yielded: set[str] = set()
     for entries in _iter_referrer_lists(store, digest):
         new_entries = [entry for entry in entries if entry.digest not in yielded]
@@ -107,7 +104,7 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
     Raises:
         NotFound: There is no such manifest.
-        Refused, Conflict: As `refer` raises them.
+        Refused, Conflict: In the same cases as `refer`.
         Unreachable: The store does not answer.
     """
     layer = manifest.describe_content(artifact_type, content)
@@ -124,10 +121,9 @@ def build(store: Store, digest: str, artifact_type: str, layers: tuple[Descripto
 
 
 def refer(store: Store, document: bytes) -> Descriptor:
-    """Store a referrer's manifest from `build`, and make sure that it is in the list of its subject's referrers.
+    """Store a referrer's manifest, and make sure that the store lists it as a referrer of its subject.
 
-    The referrer's layers must already be stored. If the store does not confirm that its referrers API lists the manifest, the
-    manifest is added to the list under the fallback tag (distribution-spec 1.1, "Pushing Manifests with Subject").
+    The referrer's layers must already be stored.
 
     Raises:
         NotFound: A layer or the subject is missing.
@@ -135,6 +131,8 @@ def refer(store: Store, document: bytes) -> Descriptor:
         Conflict: Other writers changed or overwrote the list at every attempt.
         Unreachable: The store does not answer.
     """
+    # If the store does not confirm that its referrers API lists the manifest, the manifest is added to the list under the
+    # fallback tag (distribution-spec 1.1, "Pushing Manifests with Subject").
     store.push_blob(EMPTY, io.BytesIO(manifest.EMPTY))
     pushed, confirmed = store.push_referrer(document)
     parsed = manifest.parse(document)
@@ -149,7 +147,7 @@ def refer(store: Store, document: bytes) -> Descriptor:
         if _is_listed(store, subject, pushed, artifact_type):
             return pushed
     message = f"{store.repository} stored {pushed.digest} and does not list it with {subject}: other writers overwrote its list"
-    raise Conflict(message, f"one writer at a time; {REMEDY}")
+    raise Conflict(message, f"let only one process write at a time, or {REMEDY}")
 
 
 def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations: dict[str, str]) -> None:
@@ -164,7 +162,7 @@ def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations:
 
 
 def _is_listed(store: Store, subject: str, pushed: Descriptor, artifact_type: str) -> bool:
-    """Return whether a referrer is among the entries that `read` uses; wait for a store that shows writes late."""
+    """Return whether `read` would find a referrer; wait for a store that shows writes late."""
     for _ in store.visibility_attempts():
         candidates = itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
         if any(entry.digest == pushed.digest for entry in candidates):
@@ -173,7 +171,7 @@ def _is_listed(store: Store, subject: str, pushed: Descriptor, artifact_type: st
 
 
 def _is_hidden(store: Store, subject: str) -> bool:
-    """Return whether the store resolves the fallback tag to the subject itself, so that the tag cannot hold a list."""
+    """Return whether the store resolves the fallback tag to the subject itself, so that no list can be stored there."""
     try:
         return store.resolve(fallback_tag(subject)).digest == subject
     except NotFound:

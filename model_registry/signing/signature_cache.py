@@ -25,10 +25,8 @@ class SignatureCache:
         self._folder = folder
 
     def read(self, digest: str) -> bytes | None:
-        """Return the cached bundle of a digest; None if there is none.
-
-        A file that is too large is cut to one byte more than the size limit, so that the parser rejects it.
-        """
+        """Return the cached bundle of a digest; None if there is none."""
+        # A file that is too large is cut to one byte more than the size limit, so that the parser rejects it.
         if self._folder is None:
             return None
         try:

@@ -1,12 +1,11 @@
 """Signatures of versions: signed statements about a manifest's digest and names, stored as referrers of the manifest.
 
-A name has the form MODEL:VERSION and is the name of the subject in the statement. A signature without a name is valid for the
-content under every name. A signature with names is valid only for the content under one of these names. cosign writes no names
-and ignores them.
-
-The layout is that of `cosign sign --key` version 3, so that each tool verifies the other's signatures. Neither a transparency
-log nor certificates are used; the caller supplies the trusted keys.
+A name has the form MODEL:VERSION. A signature with names is valid only for the content under one of these names, a signature
+without names under every name. cosign verifies these signatures, and this module verifies those of `cosign sign --key`.
 """
+
+# The layout is that of cosign 3. cosign writes no names and ignores them. Neither a transparency log nor certificates are used;
+# the caller supplies the trusted keys.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,10 +55,10 @@ class StoredBundle:
 def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Sequence[str] = ()) -> str | None:
     """Sign a manifest under these names, store the signature, and return the digest of the new referrer.
 
-    Returns None, and stores nothing, if one stored signature by this key is already valid for all the names.
+    Returns None if a stored signature by this key is already valid for all the names.
 
     Raises:
-        NotFound, Corrupt, Conflict, Unreachable: As the store raises them.
+        NotFound, Corrupt, Conflict, Unreachable: Errors of the store.
     """
     own_key = [TrustedKey("this", key.public())]
     for stored in collect(store, digest):
@@ -76,7 +75,7 @@ def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: 
     data = bundle.build(payload, key)
     if len(data) > bundle.MAX_BYTES:
         raise Refused(
-            f"the signed statement has {len(data)} bytes; at most {bundle.MAX_BYTES} are read", "make the predicate smaller"
+            f"the signed statement has {len(data)} bytes; the limit is {bundle.MAX_BYTES} bytes", "make the predicate smaller"
         )
     created = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     notes = {CONTENT: "dsse-envelope", PREDICATE_TYPE: predicate_type, manifest.CREATED: created}
@@ -91,7 +90,11 @@ def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
             continue
         layer = parsed.layers[0] if len(parsed.layers) == 1 else None
         if layer is None or layer.media_type not in bundle.MEDIA_TYPES or layer.size > bundle.MAX_BYTES:
-            yield StoredBundle(entry.digest, b"", f"{entry.digest} holds no bundle of at most {bundle.MAX_BYTES} bytes")
+            yield StoredBundle(
+                entry.digest,
+                b"",
+                f"{entry.digest} does not contain one signature bundle, or the bundle has more than {bundle.MAX_BYTES} bytes",
+            )
             continue
         try:
             yield StoredBundle(entry.digest, b"".join(store.blob(layer)))
@@ -109,13 +112,16 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
     parsed = bundle.parse(data)
     signers = [trusted for trusted in keys if trusted.key.verifies(parsed.sig, parsed.signed)]
     if not signers:
-        raise Refused("no trusted key signed it")
+        raise Refused("the signature is not from a trusted key")
     valid = [trusted for trusted in signers if trusted.not_after is None or now < trusted.not_after]
     if not valid:
-        raise Refused(f"the key {signers[0].id!r} that signed it is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only")
+        raise Refused(
+            f"the signature is from the key {signers[0].id!r}, "
+            f"which is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only"
+        )
     statement = bundle.parse_statement(parsed.payload)
     if digest not in statement.subjects:
-        raise Refused(f"it is signed by {valid[0].id!r}, but for another digest than {digest}")
+        raise Refused(f"the signature by the key {valid[0].id!r} is for another digest than {digest}")
     return statement, valid[0].id
 
 
@@ -134,7 +140,7 @@ def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime,
 
 
 def is_attestation(data: bytes) -> bool:
-    """Return whether the type of a bundle's statement is not that of a plain signature. The signature is not verified."""
+    """Return whether a bundle is an attestation and not a plain signature. The signature is not verified."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type != bundle.SIGNED
     except Corrupt:
@@ -146,11 +152,11 @@ def evaluate(
 ) -> tuple[str, str]:
     """Return the pair (key id, fault) for a stored bundle.
 
-    If the bundle is a valid signature of the manifest, the pair has the id of the trusted key and an empty fault. If it is an
-    attestation, both texts are empty. Otherwise the pair has an empty id and the reason why the signature is invalid.
+    The fault is empty if the bundle is a valid signature of the manifest. Otherwise the key id is empty, and the fault is the
+    reason. Both are empty if the bundle is an attestation.
 
-    A signature with names is valid for `name` only if `name` is among the names. A signature without names is valid for every
-    name, unless `named` is true.
+    A signature with names is valid only for these names. A signature without names is valid for every name, unless `named` is
+    true.
     """
     if not stored.fault and is_attestation(stored.data):
         return "", ""
@@ -163,13 +169,13 @@ def evaluate(
     names = statement.subjects[digest]
     if name and name not in names and (names or named):
         signed_names = f"as {', '.join(map(repr, sorted(names)))}" if names else "without a name"
-        return "", f"it is signed by {key_id!r} {signed_names}, not as {name!r}"
+        return "", f"the signature by the key {key_id!r} was made {signed_names}, not as {name!r}"
     return key_id, ""
 
 
 def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
     """Return the error for a manifest without a valid signature; `faults` are the reasons from `evaluate`."""
-    reasons = "; ".join(dict.fromkeys(faults)) or "it has no signature"
+    reasons = "; ".join(dict.fromkeys(faults)) or "there is no signature"
     return Refused(
         f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"
     )

@@ -1,12 +1,12 @@
 """Authorizes requests to a registry, with Basic credentials or with Bearer tokens for the scopes of a request.
 
-The *realm* is the URL from which tokens are fetched; the registry names it in its challenge. Credentials are sent only to the
-registry itself, and to realms on these hosts: the registry's own host, the host in WELL_KNOWN_REALMS for this registry (for
-example auth.docker.io for Docker Hub), and the hosts in MODEL_REGISTRY_REALM_HOSTS (separated by commas). Credentials are sent
-only over TLS, unless plain HTTP is configured for the registry.
-
-Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
+Credentials are sent only over TLS, unless plain HTTP is configured, and only to the registry and to trusted token servers
+(realms). MODEL_REGISTRY_REALM_HOSTS lists further trusted hosts, separated by commas.
 """
+
+# The registry names the realm, from which tokens are fetched, in its challenge. Trusted realms are on the registry's own host,
+# or on its host in WELL_KNOWN_REALMS (for example auth.docker.io for Docker Hub). Specification: distribution.github.io, "Token
+# Authentication Specification" and "OAuth2 Token Authentication".
 
 import re
 import threading
@@ -83,7 +83,9 @@ class _TokenResponse(msgspec.Struct):
 class Authenticator:
     """Provides the Authorization header of requests to one registry, and fetches and keeps tokens. Threads may share it.
 
-    `name` is the registry as references and Docker's configuration name it; `origin` is the URL of its API.
+    Args:
+        name: The registry, as references and Docker's configuration name it.
+        origin: The URL of the registry's API.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Authenticator:
     def header(self, scopes: tuple[str, ...]) -> str | None:
         """Return the Authorization header for a request with these scopes.
 
-        Returns None if the registry has not asked for credentials for these scopes yet, or if the token has expired.
+        Returns None if the registry has not asked for credentials yet, or if the token has expired.
         """
         if self._basic is not None:
             return self._basic
@@ -112,7 +114,8 @@ class Authenticator:
     def answer(self, challenge: str, scopes: tuple[str, ...], sent: str | None, *, general: bool = False) -> bool:
         """Get the credentials that a challenge asks for, so that `header` returns them.
 
-        Returns False if there are no other credentials than those in `sent`. The caller should then not repeat the request.
+        Returns False if there are only the credentials that the registry has just rejected. The request should then not be
+        repeated.
 
         Args:
             challenge: The WWW-Authenticate header of the response.
@@ -181,21 +184,17 @@ class Authenticator:
 
 
 def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
-    """Return a URL with `https` instead of `http` if `origin` has https and the URL has no port. Return other URLs unchanged.
-
-    This is needed because a registry behind a proxy that terminates TLS names its own URLs with `http`.
-    """
+    """Return a registry's http URL as https if `origin` has https. Other URLs are returned unchanged."""
+    # A registry behind a proxy that terminates TLS names its own URLs with `http`.
     if url.scheme == "http" and origin.scheme == "https" and url.port is None:
         return url.copy_with(scheme="https", port=origin.port if url.host == origin.host else None)
     return url
 
 
 def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
-    """Return the scopes in a challenge that are for other resources than the request's scopes, `scopes`.
-
-    A challenge has such scopes in two cases: A proxy in front of the registry rewrites paths, so that the registry knows the
-    repository under another name. Or the registry requires scopes for further resources.
-    """
+    """Return the scopes in a challenge that are for other resources than the scopes of the request."""
+    # They occur if a proxy rewrites paths, so that the registry knows the repository under another name, or if the registry
+    # requires further resources.
     resources = {scope.rpartition(":")[0] for scope in scopes}
     return [
         scope

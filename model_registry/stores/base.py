@@ -38,9 +38,9 @@ DEFAULTS = StoreOptions()
 class Store(Protocol):
     """A store holds one repository: content under digests, and tags that name manifests.
 
-    Every method raises Unreachable if the store does not answer, and Corrupt if stored bytes do not match their digest.
-    Content is verified before it is returned; `blob` verifies content while streaming it. The content under a digest never
-    changes, so that pushing the same content twice is no error. A tag can only name a manifest that is already stored.
+    Every method raises Unreachable if the store does not answer, and Corrupt if stored bytes do not match their digest. Content
+    is verified before it is returned, by `blob` while it streams. Pushing the same content twice is no error. A tag can only
+    name a manifest that is already stored.
     """
 
     @property
@@ -83,8 +83,8 @@ class Store(Protocol):
     def mount_blob(self, content: Descriptor) -> bool:
         """Store a blob by mounting it from another repository of the same registry, without reading its content.
 
-        Returns False, and stores nothing, if none of the repositories in `StoreOptions.mount_from` has the blob, or if the
-        store does not support mounting.
+        Returns False if none of the repositories in `StoreOptions.mount_from` has the blob, or if the store does not support
+        mounting.
         """
 
     def push_manifest(self, data: bytes) -> Descriptor:
@@ -98,8 +98,8 @@ class Store(Protocol):
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
         """Store a manifest with a subject as `push_manifest` does.
 
-        Returns its descriptor, and whether the store confirms that its referrers API lists the manifest as a referrer of the
-        subject. If not, the caller must add the manifest to the list under the fallback tag.
+        Returns its descriptor, and whether the referrers API lists the manifest. If not, the caller must add it to the list
+        under the fallback tag.
         """
 
     def visibility_attempts(self) -> Iterator[None]:
@@ -112,20 +112,20 @@ class Store(Protocol):
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """Point tags at manifests, if every tag in `expect` still names the expected digest (None: the tag does not exist).
 
-        A store in a folder moves all tags in one atomic step. An HTTP registry moves the tags one by one in the order of `to`:
-        the last tag must be the tag that readers resolve first.
+        An HTTP registry moves the tags one by one in the order of `to`; a store in a folder moves all of them in one step.
 
         Raises:
             Conflict: A tag does not name the expected digest. A store in a folder then has moved no tag.
             Refused: The store does not allow a tag to move.
             Unreachable: The store accepted the write but still shows the old tag.
         """
+        # The last tag in `to` must be the tag that readers resolve first.
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         """Delete manifests in this order, and all tags that name them, if every tag still names the digest in `expect`.
 
-        Content that no remaining manifest needs is deleted too. Content that was written in the last `grace_seconds` is kept,
-        because it may belong to a push in progress.
+        Content that no remaining manifest needs is deleted too, except content of the last `grace_seconds`, which may belong to
+        a push in progress.
 
         Returns:
             The bytes freed; None if the store frees the space later by itself.
@@ -139,5 +139,5 @@ class Store(Protocol):
     def referrers(self, digest: str) -> list[Descriptor] | None:
         """Return the descriptors that the store's referrers API lists for the subject with this digest; None without that API.
 
-        The list is not verified. Only `model_registry.signing.referrers` calls this method.
+        The list is not verified.
         """

@@ -19,6 +19,7 @@ HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 HELPER_SECONDS = 30.0
 _HELPER = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_FOUND = "credentials not found"  # printed by helpers for an unknown registry
+RUN_HINT = "run this command in a shell to see its error"
 _IDENTITY = "<token>"  # the user name of an identity token
 
 
@@ -98,19 +99,20 @@ def _read(path: Path) -> _DockerConfig:
 
 
 def _host(name: str) -> str:
-    """Return the registry (`host` or `host:port`) that the name of an `auths` entry states; old clients wrote a URL."""
+    """Return the registry (`host` or `host:port`) in the name of an `auths` entry, which may be a URL."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
-    """Return the credentials in an `auths` entry; None if the entry is empty, which means that a helper has the credentials."""
+    """Return the credentials in an `auths` entry; None if the entry is empty."""
+    # An empty entry means that a credential helper has the credentials.
     username = entry.username or ""
     password = entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
         try:
             username, _, password = base64.b64decode(packed, validate=True).decode().rstrip("\0").partition(":")
         except (binascii.Error, UnicodeDecodeError):
-            raise Misconfigured(f"{path}: auth of {name!r} is no base64 of user:password", "docker login again") from None
+            raise Misconfigured(f"{path}: auth of {name!r} is not base64 of user:password", "run docker login again") from None
     if not username and not entry.identitytoken:
         return None
     return Credentials(username, password, entry.identitytoken or "")
@@ -120,24 +122,28 @@ def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
     """Run `docker-credential-HELPER get` for a registry and return the credentials; None if the helper has none."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
-        raise Misconfigured(f"{path} names the credential helper {helper!r}", "a helper is letters, digits, '.', '_' and '-'")
+        raise Misconfigured(
+            f"{path} names the credential helper {helper!r}", "the name of a helper has only letters, digits, '.', '_' and '-'"
+        )
     try:
         process = subprocess.run(
             [program, "get"], input=key, capture_output=True, text=True, timeout=HELPER_SECONDS, check=False
         )
     except FileNotFoundError:
-        raise Misconfigured(f"{path} names {program}, which is not installed", "install it, or take it out") from None
+        raise Misconfigured(
+            f"{path} names {program}, which is not installed", f"install {program}, or remove it from {path}"
+        ) from None
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
-        raise Unreachable(f"{program} get for {key} failed: {error}", "try it in a shell") from None
+        raise Unreachable(f"{program} get for {key} failed: {error}", RUN_HINT) from None
     if process.returncode != 0:
         output = (process.stdout + process.stderr).strip()
         if _NOT_FOUND in output:
             return None
-        raise Unreachable(f"{program} get for {key} ended with {process.returncode}: {output:.200}", "try it in a shell")
+        raise Unreachable(f"{program} get for {key} ended with exit code {process.returncode}: {output:.200}", RUN_HINT)
     try:
         response = json_documents.decode(process.stdout, _HelperCredentials)
     except json_documents.UnreadableDocument:
-        raise Unreachable(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
+        raise Unreachable(f"{program} get for {key} did not return credentials", RUN_HINT) from None
     if response.username == _IDENTITY:
         return Credentials("", "", response.secret)
     return Credentials(response.username, response.secret)

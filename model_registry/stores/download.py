@@ -44,7 +44,7 @@ def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Pro
 
 
 def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Generator[bytes, None, None]:
-    """Yield the bytes of a blob. After a broken connection, a further request resumes at the first missing byte."""
+    """Yield the bytes of a blob; after a broken connection, request the rest again."""
     attempts = client.new_attempt_limit()
     done = previously_done = 0
     ranged = True
@@ -70,11 +70,8 @@ def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Gener
 
 
 def _body(client: OciClient, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
-    """Yield the bytes of a blob that follow its first `done` bytes.
-
-    The response contains only these bytes or, if the registry ignored the requested range, the whole blob. In the second case,
-    the first `done` bytes are skipped.
-    """
+    """Yield the bytes of a blob that follow its first `done` bytes."""
+    # A registry that ignores the requested range sends the whole blob, whose first `done` bytes are skipped.
     if response.status_code == 404:
         raise NotFound(f"{client.host} has no blob {content.digest}")
     if response.status_code not in (200, 206):

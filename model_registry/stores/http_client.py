@@ -33,7 +33,7 @@ _GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
 
 @dataclass(frozen=True, slots=True)
 class OciResponse:
-    """A response that was read from `url`. A body longer than the reader's limit is cut to one byte more than the limit."""
+    """A response that was read from `url`. A body that is too long is cut to one byte more than the reader's limit."""
 
     status: int
     headers: httpx.Headers
@@ -101,15 +101,14 @@ def content_encoding(response: httpx.Response) -> str:
 
 
 def decoded_body(response: httpx.Response) -> Iterator[bytes]:
-    """Yield the body of a response after decoding its content encoding. Decoded pieces have at most PIECE bytes.
-
-    A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip, because
-    some mirrors decode the content but keep the header.
+    """Yield the decoded body of a response, in pieces of at most PIECE bytes.
 
     Raises:
         Corrupt: The encoding is neither gzip nor deflate, or the body cannot be decoded.
         httpx.TransportError: The connection failed.
     """
+    # A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip, because some
+    # mirrors decode the content but keep the header.
     stated = content_encoding(response)
     chunks = response.iter_raw()
     if not stated:
@@ -196,7 +195,7 @@ class OciRequest:
 class AttemptFailed(Exception):
     """An attempt at a request failed, but another attempt may succeed.
 
-    `retry_after` is the registry's Retry-After in seconds; None if there is none.
+    `retry_after` is the delay in seconds that the registry requests; None if it requests none.
     """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -213,7 +212,9 @@ class OciClient:
         is_plain = self._is_plain(httpx.URL(f"http://{host}"))
         if options.plain_http is True and not is_plain:
             remedy = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if the network is private"
-            raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {remedy}")
+            raise Misconfigured(
+                f"plain HTTP to {host} is not allowed, because it is another machine", f"use TLS, or allow it: {remedy}"
+            )
         self.host = host
         self.timing = timing
         self._limit = options.timeout_seconds
@@ -245,8 +246,9 @@ class OciClient:
     def request_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
         """Make one attempt at a request, and return the response with at most `limit` + 1 bytes of its body.
 
-        A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed.
+        Raises AttemptFailed if another attempt may succeed.
         """
+        # A throttled request (429) is repeated within the attempt.
         with self.stream(call) as response:
             return read_response(response, limit)
 
@@ -254,9 +256,9 @@ class OciClient:
     def stream(self, call: OciRequest) -> Iterator[httpx.Response]:
         """Make one attempt at a request and yield the response before its body is read.
 
-        A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed. Reading
-        the body may raise httpx.TransportError.
+        Raises AttemptFailed if another attempt may succeed. Reading the body may raise httpx.TransportError.
         """
+        # A throttled request (429) is repeated within the attempt.
         with _closed(self._attempt(call)) as response:
             yield response
 
@@ -275,11 +277,8 @@ class OciClient:
         self.timing.sleep(delay)
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
-        """Check that the client may request a URL from a response of the registry, and return the URL. Raises Refused if not.
-
-        If the registry is reached over https but names its own URL with http, the returned URL has https, because the registry
-        is then behind a proxy that terminates TLS.
-        """
+        """Return a URL from a response of the registry, if the client may request it. Raises Refused if not."""
+        # A registry behind a proxy that terminates TLS names its own URL with http; the returned URL then has https.
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (is_plain or url.scheme == "https") or not url.host or url.userinfo:
@@ -292,9 +291,9 @@ class OciClient:
     def next_page(self, answer: OciResponse) -> httpx.URL | None:
         """Return the URL of a list's next page, from the Link header; None if there is no next page.
 
-        Only the query of the link is used. If the registry is behind a proxy, the link may have a path and a port that are
-        valid only behind the proxy. Raises Corrupt if the link names another host.
+        Raises Corrupt if the link names another host.
         """
+        # Only the query of the link is used. Behind a proxy, its path and port may be valid only on the other side.
         if answer.status != 200 or "Link" not in answer.headers:
             return None
         text = httpx.Response(200, headers={"Link": answer.headers["Link"]}).links.get("next", {}).get("url")
@@ -321,10 +320,11 @@ class OciClient:
         return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
     def _attempt(self, call: OciRequest) -> httpx.Response:
-        """Send a request and return the first response that is not throttled (429).
+        """Send a request and return the first response that is not throttled.
 
-        Raises AttemptFailed for another status of `retry.STATUSES` or a failed connection, and Unreachable if the throttling
-        does not end.
+        Raises:
+            AttemptFailed: The connection failed, or another attempt may succeed.
+            Unreachable: The throttling does not end.
         """
         throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
         while _is_throttled(response := self._redirected(call)):
@@ -370,9 +370,9 @@ class OciClient:
         return self._send(call, url, self._auth.header(call.scopes))
 
     def _ready(self, response: httpx.Response, call: OciRequest, sent: str | None) -> bool:
-        """Get the credentials that a response asks for, and return whether to send the request again with them.
+        """Get the credentials that a response asks for, and return whether the request must be sent again with them.
 
-        `sent` is the Authorization header of the request. Raises as `Authenticator.answer` does.
+        `sent` is the Authorization header of the request. Raises the same errors as `Authenticator.answer`.
         """
         # A 403 has a challenge if a token is missing or its scopes do not suffice.
         challenge_header = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""
@@ -385,10 +385,8 @@ class OciClient:
         return bool(challenge) and self._auth.answer(challenge, call.scopes, sent, general=True)
 
     def _ping(self) -> str:
-        """Return the challenge in the response to `/v2/`; an empty string if there is none.
-
-        This is needed for registries that answer a request for private content with 404 instead of a challenge.
-        """
+        """Return the challenge in the response to `/v2/`; an empty string if there is none."""
+        # Some registries answer a request for private content with 404 instead of a challenge.
         if self._challenge is None:
             response = self._open(self._client.build_request("GET", self._origin.join("/v2/")))
             if response.status_code in retry.STATUSES:
@@ -429,18 +427,16 @@ def _is_throttled(response: httpx.Response) -> bool:
 
 
 def _is_about_a_blob(call: OciRequest) -> bool:
-    """Return whether a request is a HEAD for a blob, which only checks whether the blob exists.
-
-    A 403 or 404 to such a request is no reason to get credentials. Before a push the blob is usually missing, and the POST that
-    follows shows whether credentials are missing.
-    """
+    """Return whether a request only checks whether a blob exists (HEAD)."""
+    # A 403 or 404 to it is no reason to get credentials. Before a push the blob is usually missing, and the POST that follows
+    # shows whether credentials are missing.
     return call.method == "HEAD" and "/blobs/" in str(call.url)
 
 
 def attempt_failed(error: httpx.TransportError) -> AttemptFailed:
     """Convert a network error into AttemptFailed."""
     if isinstance(error, httpx.TimeoutException):
-        return AttemptFailed(f"no answer in time ({error})")
+        return AttemptFailed(f"there was no answer in time ({error})")
     return AttemptFailed(f"the connection failed ({error})")
 
 

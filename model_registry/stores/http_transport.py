@@ -1,9 +1,10 @@
-"""The network transport of remote registries: an httpx transport whose connections must keep making progress.
+"""The network transport of remote registries: an httpx transport that limits the time without progress.
 
-A timeout per read does not detect a peer that sends a single byte now and then. Therefore the time spent waiting for data is
-added up and limited. The sum is reset when PROGRESS_BYTES have arrived and when the next request is sent. Proxies are taken
-from the environment (HTTPS_PROXY, NO_PROXY); loopback hosts are reached without a proxy.
+Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY); loopback hosts are reached without a proxy.
 """
+
+# A timeout per read does not detect a peer that sends a single byte now and then. Therefore the time spent waiting for data is
+# added up and limited. The sum is reset when PROGRESS_BYTES have arrived and when the next request is sent.
 
 import contextlib
 import ipaddress
@@ -25,10 +26,7 @@ MOST_CONNECTIONS = 16
 
 
 class ProgressStream(httpcore.NetworkStream):
-    """A connection that limits the time spent waiting for data, for each PROGRESS_BYTES of a response.
-
-    The last part of a response, which may be shorter, has the same limit.
-    """
+    """A connection that limits the time spent waiting for each PROGRESS_BYTES of a response."""
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner = inner
@@ -45,7 +43,7 @@ class ProgressStream(httpcore.NetworkStream):
         except httpcore.ReadTimeout:
             data = None
         if data is None:
-            raise httpcore.ReadTimeout(f"less than {PROGRESS_BYTES} bytes in {self._limit:g} s")
+            raise httpcore.ReadTimeout(f"the connection transferred less than {PROGRESS_BYTES} bytes in {self._limit:g} s")
         self._waited += self._clock() - began
         self._received += len(data)
         if self._received >= PROGRESS_BYTES:

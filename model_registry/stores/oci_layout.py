@@ -43,10 +43,8 @@ class LayoutStore:
         return (self._path / "index.json").is_file()
 
     def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
-        """Return the device, inode, modification time and size of index.json; see `Store`.
-
-        Every change of a tag replaces index.json by a file with a later modification time.
-        """
+        """Return the device, inode, modification time and size of index.json; see `Store`."""
+        # Every change of a tag replaces index.json by a file with a later modification time.
         with self._io():
             status = (self._path / "index.json").stat()
         return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
@@ -85,7 +83,7 @@ class LayoutStore:
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
         path = self._blob_path(content.digest)
-        description = f"what is to be stored as {content.digest}"
+        description = f"the content to be stored as {content.digest}"
         with self._io():
             self._create()
             if self._holds(path, content):
@@ -126,7 +124,9 @@ class LayoutStore:
             for tag, expected in expect.items():
                 actual = tagged[tag].digest if tag in tagged else None
                 if actual != expected:
-                    raise Conflict(f"the tag {tag!r} is at {actual}, not at {expected}", "read it again and repeat")
+                    raise Conflict(
+                        f"the tag {tag!r} is at {actual}, not at {expected}", "read the tag again, and repeat the command"
+                    )
             other_entries = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
             moved = [msgspec.structs.replace(target, annotations={REF_NAME: tag}) for tag, target in to.items()]
             path = self._path / "index.json"
@@ -157,7 +157,7 @@ class LayoutStore:
         return None
 
     def _holds(self, path: Path, content: Descriptor) -> bool:
-        """Return whether the file at `path` has the digest and size of `content`. If not, a push replaces the file."""
+        """Return whether the file at `path` has the digest and size of `content`."""
         try:
             with open_regular(path) as stream:
                 return digests.from_stream(stream) == (content.digest, content.size)
@@ -231,10 +231,10 @@ class LayoutStore:
 def find_unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
     """Yield the files below `blobs` that may be deleted.
 
-    A file is kept if it is a manifest in `roots`, or if such a manifest refers to it directly or indirectly. A file that was
-    written at the time `older_than` (Unix seconds) or later is also kept, with all content that it refers to, because it may be
-    part of a push in progress. Old partial files of dead processes are yielded too.
+    Files that a manifest in `roots` needs are kept. Files that were written at the time `older_than` (Unix seconds) or later
+    are kept too, with all content that they need, because they may be part of a push in progress.
     """
+    # Old partial files of dead processes are yielded too.
     entries = {path.name: path.stat() for path in blobs.iterdir()}
     young_names = {name for name, status in entries.items() if status.st_mtime >= older_than}
     needed: set[str] = set()

@@ -73,10 +73,8 @@ class RemoteStore:
         self._readable = self._listed = self._written = False  # whether this account has read, listed, written
 
     def validator(self, tag: str) -> str:
-        """Return the tag's ETag, or its digest, from a HEAD request; see `Store`.
-
-        A tag that moved and moved back between two calls has the same validator again.
-        """
+        """Return the tag's ETag, or its digest, from a HEAD request; see `Store`."""
+        # A tag that moved and moved back between two calls has the same validator again.
         last_validator = self._validators.get(tag)
         condition = {"If-None-Match": last_validator} if last_validator else {}
         call = OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT | condition)
@@ -94,11 +92,9 @@ class RemoteStore:
         return validator
 
     def tags(self) -> list[str]:
-        """Return all tags; see `Store`. The result is empty for an empty repository and for one that does not exist.
-
-        Some registries limit the size of a page but send no Link header. The tags after the last received tag are therefore
-        requested until a page has no new tag.
-        """
+        """Return all tags; see `Store`. The result is empty if the repository is empty or does not exist."""
+        # Some registries limit the size of a page but send no Link header. The tags after the last received tag are therefore
+        # requested until a page has no new tag.
         first, answer = self._first_tags()
         all_tags: set[str] = set()
         url = first
@@ -123,10 +119,8 @@ class RemoteStore:
         raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
 
     def _first_tags(self) -> tuple[httpx.URL, OciResponse]:
-        """Return the URL and the response of the list's first page. The response is a 404 if there is no list.
-
-        If the registry rejects the parameter with the page size, the request is repeated without the parameter.
-        """
+        """Return the URL and the response of the first page of tags. The response is a 404 if there is no list."""
+        # If the registry rejects the parameter with the page size, the request is repeated without the parameter.
         first_page = httpx.URL(f"/v2/{self._path}/tags/list")
         url = first_page.copy_set_param("n", PAGE)
         answer = self._tags_page(url, NO_QUERY | _NO_LIST)
@@ -135,12 +129,11 @@ class RemoteStore:
     def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> OciResponse:
         """Request one page of the list of tags; return the response if its status is 200 or one of `others`.
 
-        If this store has written to the repository, a 403 may mean that a replica of the registry has no list yet. If this
-        store has read a list before, it retries the request. Otherwise it returns the 403 as a 404.
-
         Raises:
             Corrupt, Refused, Unreachable: Any other status, or a page that is too large.
         """
+        # A 403 after a write of this store may mean that a replica of the registry has no list yet. It is retried if this store
+        # has read a list before, and returned as a 404 otherwise.
         description = "the list of tags"
         for _ in self.visibility_attempts():
             answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
@@ -196,11 +189,9 @@ class RemoteStore:
         return b"".join(digests.verify_chunks([answer.body], digest, len(answer.body), f"the manifest {digest}"))
 
     def _manifest(self, digest: str) -> OciResponse:
-        """Request a manifest and return the response, a 200 or 404.
-
-        Some registries answer 403 for a manifest that was just pushed. The request is therefore retried if this process read
-        or pushed the manifest recently.
-        """
+        """Request a manifest and return the response, a 200 or 404."""
+        # Some registries answer 403 for a manifest that was just pushed. The request is therefore retried if this process read
+        # or pushed the manifest recently.
         for _ in self.visibility_attempts():
             try:
                 return self._document(self._manifests(digest), f"the manifest {digest}", digest)
@@ -258,10 +249,8 @@ class RemoteStore:
         raise missing
 
     def _missing(self, data: bytes) -> NotFound | Denied | None:
-        """Return the error for the first missing blob of a manifest; None if all blobs are stored.
-
-        The error is Denied if the registry answers 403, because some registries answer 403 for a blob that was just pushed.
-        """
+        """Return the error for the first missing blob of a manifest; None if all blobs are stored."""
+        # The error is Denied after a 403, because some registries answer 403 for a blob that was just pushed.
         try:
             for digest in {content.digest for content in manifest.contents(data)}:
                 if not self.has_blob(digest):
@@ -303,17 +292,17 @@ class RemoteStore:
             self._timing.sleep(LAST_PAUSE_SECONDS)
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:  # noqa: ARG002
-        """Delete manifests; see `Store`. The registry's garbage collection frees the content later.
-
-        A registry deletes a manifest even if a tag names it. All tags are therefore checked before each deletion.
-        """
+        """Delete manifests; see `Store`. The registry's garbage collection frees the content later."""
+        # A registry deletes a manifest even if a tag names it, so all tags are checked before each deletion.
         for digest in manifests:
             digests.hex_digits(digest)
             all_tags = self.tags()
             with ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="tags") as pool:
                 digest_of_tag = dict(zip(all_tags, pool.map(self._digest, all_tags), strict=True))
             if moved := [tag for tag, names in digest_of_tag.items() if names not in (None, expect.get(tag))]:
-                raise Conflict(f"the tag {moved[0]!r} was moved or created meanwhile", "read it again and repeat")
+                raise Conflict(
+                    f"the tag {moved[0]!r} was moved or created meanwhile", "read the tag again, and repeat the command"
+                )
             self._recent.pop(digest, None)
             answer = self._client.request(
                 OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",))
@@ -328,13 +317,11 @@ class RemoteStore:
         return None
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
-        """Return the listed referrers; see `Store`.
-
-        Registries without the referrers API answer with an error, an HTML page or other JSON.
-        """
+        """Return the listed referrers; see `Store`."""
+        # Registries without the referrers API answer with an error, an HTML page or other JSON.
         digests.hex_digits(digest)
         entries: dict[str, Descriptor] = {}
-        description = f"the list of what refers to {digest}"
+        description = f"the list of referrers of {digest}"
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
         for page in range(MOST_PAGES):
             answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
@@ -351,17 +338,15 @@ class RemoteStore:
         raise Corrupt(f"{self.repository}: {description} has more than {MOST_PAGES} pages")
 
     def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
-        """Return whether a response of the referrers API means that there is no list of referrers.
-
-        Some registries answer 403 for missing content. A 403 therefore also means that there is no list, if the account may
-        read the repository.
-        """
+        """Return whether a response of the referrers API means that there is no list of referrers."""
+        # Some registries answer 403 for missing content. A 403 therefore also means this, if the account may read the
+        # repository.
         if answer.status == 200:
             return not _is_list(answer.body, digest)
         return answer.status in NO_REFERRERS or (answer.status == 403 and self._is_readable(digest))
 
     def _is_readable(self, digest: str) -> bool:
-        """Return whether the account may read the repository. If this is not known yet, try to read the manifest `digest`."""
+        """Return whether the account may read the repository; if this is unknown, try to read the manifest `digest`."""
         if not self._readable:
             with suppress(RegistryError):
                 self.manifest(digest)
@@ -370,15 +355,13 @@ class RemoteStore:
     def _move(self, tag: str, target: Descriptor, data: bytes, expect: Mapping[str, str | None]) -> None:
         """Write one tag by pushing its manifest `data` under the tag.
 
-        The content that the manifest names was stored a moment ago. If the registry nevertheless reports it as missing, another
-        push of the same content is in progress, and this method retries the write. If the registry refuses the write but the
-        tag already names the target, an earlier attempt has moved the tag and its response was lost; the move counts as
-        successful.
-
         Raises:
             Refused: The registry does not allow the tag to move.
             Conflict: Another writer moved the tag between two attempts.
         """
+        # The content of the manifest was stored a moment ago. If the registry reports it as missing, another push of the same
+        # content is in progress, and the write is retried. If the registry refuses the write but the tag names the target, an
+        # earlier attempt succeeded and its response was lost.
         missing = NotFound("")
         for attempt, _ in enumerate(self.visibility_attempts()):
             if attempt and tag in expect:
@@ -391,23 +374,25 @@ class RemoteStore:
             except Refused as error:
                 if self._digest(tag) == target.digest:
                     return
-                hint = f"if the registry keeps tags from moving, except {tag!r} and '_h.*' from that rule"
+                hint = f"if the registry keeps tags from moving, exempt {tag!r} and '_h.*' from that rule"
                 raise Refused(str(error), hint) from None
         raise missing
 
     def _read_back(self, tag: str, target: Descriptor, before: str | None) -> bool:
         """Wait until a written tag names its target; return whether the first check already showed the target.
 
+        `before` is the digest that the tag named before the write.
+
         Raises:
-            Conflict: The tag names neither `before`, its old digest, nor its new target.
-            Unreachable: The tag still names `before` after the last check.
+            Conflict: The tag names neither its old digest nor its target.
+            Unreachable: The tag still names its old digest after the last check.
         """
         for attempt, _ in enumerate(self.visibility_attempts()):
             if (shown := self._digest(tag)) == target.digest:
                 return attempt == 0
             if shown not in (before, None):
                 message = f"the tag {tag!r} was moved to {target.digest} and is at {shown}: another writer moved it too"
-                raise Conflict(message, "read it again and repeat; let one writer move a tag")
+                raise Conflict(message, "read the tag again, and repeat the command; let only one process move a tag")
         message = f"{self._client.host} took the move of the tag {tag!r} to {target.digest}, and shows {shown or 'no such tag'}"
         raise Unreachable(
             f"{message} after {sum(VISIBILITY_PAUSES):g} s",
@@ -447,16 +432,14 @@ class RemoteStore:
         return size is not None
 
     def _size(self, url: str, digest: str, unknown: int = 404) -> str | None:
-        """Return the size that the registry states for stored content, as text.
-
-        The text is empty if the registry states no size. Returns None if the content is not stored.
+        """Return the size of stored content as text: empty if the registry states no size, None if it is not stored.
 
         Args:
             url: The URL of the content.
             digest: The digest of the content.
-            unknown: A further HTTP status that counts as "not stored", as 404 always does. A caller that will push the content
-                passes 403: whether access is denied shows at the push.
+            unknown: A second HTTP status, besides 404, that means "not stored".
         """
+        # A caller that will push the content passes 403: the push then shows whether access is denied.
         digests.hex_digits(digest)
         answer = self._client.request(OciRequest("HEAD", url, self._pull, _ACCEPT))
         if answer.status != 200 and not self._client.is_own(answer.url):
@@ -468,10 +451,8 @@ class RemoteStore:
         return _stated_size(answer)
 
     def _size_by_get(self, url: str, digest: str) -> str | None:
-        """Return the size as `_size` does, but send a GET request for one byte instead of a HEAD request.
-
-        This is needed for URLs that are signed for GET only, and for proxies that omit the length in responses to HEAD.
-        """
+        """Return the size as `_size` does, but send a GET request for one byte instead of a HEAD request."""
+        # Some URLs are signed for GET only, and some proxies omit the length in responses to HEAD.
         with self._client.stream(OciRequest("GET", url, self._pull, _ACCEPT | {"Range": "bytes=0-0"})) as response:
             answer = read_response(response, 0)
         if answer.status == 404:
@@ -483,13 +464,12 @@ class RemoteStore:
         return str(answer.headers.get("Content-Range", "")).rpartition("/")[2].replace("*", "")
 
     def _document(self, url: str | httpx.URL, description: str, name: str) -> OciResponse:
-        """Request the document at `url` and return the response, a 200 or 404. `name` is the tag or digest of the document.
-
-        A 403 that means "does not exist" is returned as a 404, see `_is_absent`.
+        """Request the document of a tag or digest (`name`) and return the response, a 200 or 404.
 
         Raises:
             Corrupt, Refused, Unreachable: Any other status, or a document that is too large.
         """
+        # A 403 that means "does not exist" is returned as a 404, see `_is_absent`.
         answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
         if answer.status == 403 and self._is_absent(answer, name):
             return replace(answer, status=404)
@@ -508,11 +488,9 @@ class RemoteStore:
             raise Corrupt(f"{self._client.host} sends more than {manifest.MAX_BYTES} bytes as {description}")
 
     def _is_absent(self, answer: OciResponse, name: str) -> bool:
-        """Return whether a response means that a tag or digest does not exist.
-
-        A 404 always means this. Some registries answer 403 for missing content, so as not to reveal which content exists. A 403
-        therefore also means this, if the account can read the repository and the list of tags lacks the name.
-        """
+        """Return whether a response means that a tag or digest does not exist."""
+        # Some registries answer 403 for missing content, to hide which content exists. A 403 means this if the account can read
+        # the repository and the list of tags lacks the name.
         if answer.status != 403:
             return answer.status == 404
         try:
@@ -546,13 +524,13 @@ def _stated_size(answer: OciResponse) -> str:
 
 
 def _check_expected(tag: str, actual: str | None, expect: Mapping[str, str | None]) -> None:
-    """Raise Conflict unless `actual` is the digest that `expect` states for the tag."""
+    """Raise Conflict if a tag does not name the expected digest. `actual` is the digest that the tag names."""
     if actual != expect[tag]:
-        raise Conflict(f"the tag {tag!r} is at {actual}, not at {expect[tag]}", "read it again and repeat")
+        raise Conflict(f"the tag {tag!r} is at {actual}, not at {expect[tag]}", "read the tag again, and repeat the command")
 
 
 def _is_list(body: bytes, subject: str) -> bool:
-    """Return whether a response body has the form of a list of referrers, and is not the subject's own manifest.
+    """Return whether a response body is a list of referrers, and not the subject's own manifest.
 
     The entries of the list are not checked.
     """

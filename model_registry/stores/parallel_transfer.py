@@ -1,4 +1,4 @@
-"""Transfers many blobs with a few threads, each of which holds one chunk in memory.
+"""Transfers many blobs with a few threads. Each thread holds one chunk in memory.
 
 The first error of a transfer, or Ctrl-C, stops all transfers.
 """

@@ -19,13 +19,16 @@ _ATTESTATION = "vnd.docker.reference.type"  # annotation of attestations, which 
 def describe_version(store: Store, digest: str, *, version: str = "", repository: str = "") -> VersionManifest:
     """Return the parsed manifest of a version, always with a model name and a version.
 
-    If the manifest states no model name, the name is the last part of `repository` (by default the store's repository). If the
-    manifest states no version, the version is `version`, or the first 12 digits of the digest if `version` is empty.
+    Args:
+        store: The store.
+        digest: The digest of the version.
+        version: The version if the manifest states none; by default the first 12 digits of the digest.
+        repository: The repository whose name is the model name if the manifest states none; by default that of the store.
 
     Raises:
         Corrupt: The manifest is not that of a model version.
         Refused: The index has no suitable manifest.
-        NotFound, Unreachable: As the store raises them.
+        NotFound, Unreachable: Errors of the store.
     """
     parsed = manifest.parse_version(select_manifest(store, digest))
     name = parsed.name or (repository or store.repository).rpartition("/")[2]

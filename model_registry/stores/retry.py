@@ -1,8 +1,7 @@
-"""Decides whether a failed request is retried, and after which delay. Has no I/O: the time is an argument.
+"""Decides whether a failed request is retried, and after which delay. Has no I/O: the time is an argument."""
 
-The delay is an exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), or the time in the
-Retry-After header if that is longer.
-"""
+# The delay is an exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), or the time in the
+# Retry-After header if that is longer.
 
 import contextlib
 import random
@@ -25,7 +24,7 @@ PROGRESS_BYTES = 64 << 10  # an attempt that transferred fewer bytes made no pro
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The functions for waiting, which tests replace: a monotonic clock and a sleep (seconds), a random number (0 to 1)."""
+    """The functions for waiting, which tests replace: a monotonic clock, a sleep, and a random number from 0 to 1."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -35,8 +34,8 @@ class Timing:
 class AttemptLimit:
     """Limits the attempts at one request in number and time.
 
-    At most `most` attempts in a row may fail. No attempt starts later than `limit_seconds` after the last attempt that made
-    progress or, if no attempt made progress, after the first attempt.
+    At most `most` attempts in a row may fail. No attempt starts later than `limit_seconds` after the last progress, or after
+    the first attempt if there was no progress.
     """
 
     def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:
@@ -51,7 +50,7 @@ class AttemptLimit:
         self._failed = 0
 
     def transferred(self, now: float) -> None:
-        """Restart only the time limit, because the last attempt sent at least PROGRESS_BYTES before it failed."""
+        """Restart the time limit, but not the count of failures: the last attempt sent many bytes before it failed."""
         self._began = now
 
     def delay(self, now: float, random_share: float, retry_after: float | None = None) -> float | None:

@@ -1,12 +1,12 @@
 """Uploads one blob to a registry: mounts it from another repository, sends it in one request, or sends it in resumable chunks.
 
-The blob is not visible in the registry before the last request, which names its digest. Specification: OCI distribution-spec
-1.1, "Pushing blobs" and "Mounting a blob from another repository".
-
-Registries and their proxies limit the size of one request. They reject a larger request with 413, or with 416 if the request
-has a Content-Range (the largest public registry does so above 4 MiB). `upload_methods` therefore lists several methods, the
-cheapest first. If the registry rejects a request for its size or form, the next method is used.
+If the registry rejects a request for its size or form, the next method is used. Specification: OCI distribution-spec 1.1,
+"Pushing blobs" and "Mounting a blob from another repository".
 """
+
+# Registries and their proxies limit the size of one request. They reject a larger request with 413, or with 416 if the request
+# has a Content-Range (the largest public registry does so above 4 MiB). The blob is not visible in the registry before the last
+# request, which names its digest.
 
 import contextlib
 import hashlib
@@ -65,16 +65,13 @@ class UploadTarget:
 
 
 class _HashedSource:
-    """The bytes of the blob to send.
-
-    Each byte is hashed when it is first read. To read a byte again, the stream must be seekable.
-    """
+    """The bytes of the blob to send, hashed when they are first read. Reading them again needs a seekable stream."""
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
         self._stream = stream
         self._content = content
         self._host = host
-        self._description = f"what is to be stored as {content.digest}"
+        self._description = f"the content to be stored as {content.digest}"
         self._start = stream.tell() if stream.seekable() else None
         self._at = self._hashed = 0
         self._sha = hashlib.sha256()
@@ -87,7 +84,7 @@ class _HashedSource:
     def read(self, begin: int, end: int) -> Iterator[bytes]:
         """Yield the bytes from `begin` to `end`.
 
-        Raises Corrupt if the stream is too short, or, after the last byte of the content, if size or digest differ.
+        Raises Corrupt if the stream is too short, or if size or digest differ at the end of the content.
         """
         self._seek(min(begin, self._hashed))
         while self._at < end:
@@ -132,7 +129,7 @@ class _NextMethod(Exception):
 
 
 class Upload:
-    """The upload of one blob. `stream` is read from its current position. To repeat a request, the stream must be seekable."""
+    """The upload of one blob, from the current position of `stream`. Repeated requests need a seekable stream."""
 
     def __init__(
         self, client: OciClient, target: UploadTarget, content: Descriptor, stream: BinaryIO, progress: Progress | None
@@ -152,7 +149,7 @@ class Upload:
 
         Raises:
             Corrupt: The stream does not have the declared content; nothing is stored.
-            Unreachable: The registry does not answer, or the stream cannot be read again for a retry.
+            Unreachable: The registry does not answer, or a retry is needed and the stream is not seekable.
         """
         attempts = self._client.new_attempt_limit()
         if self._target.stored(self._content):
@@ -197,10 +194,8 @@ class Upload:
         return False
 
     def _shrink(self) -> None:
-        """Count a request that failed during sending and stored nothing; after STUCK of them, use the next smaller chunk size.
-
-        A proxy that limits the size of requests may close the connection before the client reads the 413 response.
-        """
+        """Count a request that failed during sending; after STUCK of them, use the next smaller chunk size."""
+        # A proxy that limits the size of requests may close the connection before the client reads the 413 response.
         self._stuck += 1
         smaller = (
             self._methods[1:] if self._methods[0] == ONE_PUT else [method for method in self._methods[1:] if method != ONE_PUT]
@@ -276,9 +271,10 @@ class Upload:
     def _patch(self, end: int, first: bool) -> None:
         """Send the bytes from the offset up to `end` in one PATCH request.
 
-        `first` is true for the first PATCH request of an attempt. For the first request, the status 416 means that the registry
-        rejects the size or form of the request. For a later request, 416 means that the registry lost the offset.
+        `first` is true for the first PATCH request of an attempt.
         """
+        # The status 416 means that the registry rejects the size or form of the first request, or, for a later one, that the
+        # registry lost the offset.
         assert self._url is not None
         begin = self._offset
         total = self._content.size
@@ -287,7 +283,7 @@ class Upload:
             OciRequest("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
         )
         if answer.status == 404 or (answer.status == 416 and not first):
-            raise AttemptFailed(f"it lost its offset in the upload{answer.reason}")
+            raise AttemptFailed(f"the registry lost the offset of the upload{answer.reason}")
         if answer.status in NO_PATCH and ONE_PUT in self._methods:
             self._methods = self._methods[self._methods.index(ONE_PUT) :]
             raise _NextMethod
@@ -320,7 +316,7 @@ class Upload:
             OciRequest("PUT", self._url.copy_with(query=query), self._scopes, _OCTETS, body if size else None, size)
         )
         if answer.status == 404:
-            raise AttemptFailed(f"it lost the upload{answer.reason}")
+            raise AttemptFailed(f"the registry lost the upload{answer.reason}")
         if size:
             self._try_next_method(answer)
         if 200 <= answer.status < 300:
@@ -333,13 +329,13 @@ class Upload:
         raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 
     def _try_next_method(self, answer: OciResponse) -> None:
-        """Switch to the next method and raise _NextMethod if a request was too large and another method is left."""
+        """Switch to the next method and raise _NextMethod, if the request was too large and there is another method."""
         if answer.status in TOO_LARGE and len(self._methods) > 1:
             self._methods = self._methods[1:]
             raise _NextMethod
 
     def _follow(self, answer: OciResponse) -> None:
-        """Use the Location header of a response, if there is one, as the URL of the next request."""
+        """Use the Location header of a response as the URL of the next request, if there is one."""
         if "Location" in answer.headers:
             self._url = self._client.allowed(answer.location())
 

@@ -18,17 +18,17 @@ def open_regular(path: Path) -> BinaryIO:
 
     Raises:
         NotRegular: The path names anything but a regular file.
-        OSError: As `open` does.
+        OSError: In the same cases as `open`.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, or a device without a driver
-            raise NotRegular(errno.EINVAL, "it is no regular file", str(path)) from error
+            raise NotRegular(errno.EINVAL, "it is not a regular file", str(path)) from error
         raise
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotRegular(errno.EINVAL, "it is no regular file", str(path))
+            raise NotRegular(errno.EINVAL, "it is not a regular file", str(path))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)

@@ -1,13 +1,15 @@
 """Reads untrusted JSON. Every fault of a document raises `UnreadableDocument` and no other exception.
 
-msgspec and the standard library raise RecursionError for a document of about 1,000 nested levels. A value of some hundred
-levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
-therefore limits the depth, the size and the integers of a document before it returns a value.
-
-The reader scans a document for depth and integers before it decodes the document. It leaves out this scan for a type whose
-parts all have types, whose integers all have bounds, and whose nesting is limited. For such a type, msgspec itself rejects or
-skips values that exceed the limits.
+The depth, the size and the integers of a document are limited.
 """
+
+# msgspec and the standard library raise RecursionError for a document of about 1,000 nested levels. A value of some hundred
+# levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
+# therefore limits the depth, the size and the integers of a document before it returns a value.
+#
+# The reader scans a document for depth and integers before it decodes the document. It leaves out this scan for a type whose
+# parts all have types, whose integers all have bounds, and whose nesting is limited. For such a type, msgspec itself rejects or
+# skips values that exceed the limits.
 
 import functools
 import json
@@ -61,7 +63,9 @@ class DocumentDecoder(Generic[Document]):
     def decode(self, data: bytes | str | memoryview | None) -> Document:
         """Return the decoded document. Raises UnreadableDocument, also if `data` is None, and no other exception."""
         if data is None or len(data) > self._max_bytes:
-            raise UnreadableDocument("there is no document" if data is None else f"it has more than {self._max_bytes:,} bytes")
+            raise UnreadableDocument(
+                "there is no document" if data is None else f"the document has more than {self._max_bytes:,} bytes"
+            )
         try:
             if self._scanned:
                 check(data.encode() if isinstance(data, str) else bytes(data))
@@ -69,7 +73,7 @@ class DocumentDecoder(Generic[Document]):
         except UnreadableDocument:
             raise
         except RecursionError:
-            raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep") from None
+            raise UnreadableDocument(f"the document nests more than {MAX_DEPTH} levels deep") from None
         except (msgspec.MsgspecError, ValueError, OverflowError) as error:
             raise UnreadableDocument(f"{error!s:.{SHOWN}}") from None
 
@@ -82,15 +86,12 @@ class DocumentDecoder(Generic[Document]):
 
 
 def check(data: bytes) -> None:
-    """Raise UnreadableDocument if JSON text nests deeper than MAX_DEPTH or holds an integer beyond 64 bits.
-
-    Brackets and digits inside strings do not count. There are two checks. The first one is quick and does not distinguish
-    strings from other text. Only if it finds too many brackets or digits, the second one removes the strings and counts again.
-    The checks run in C code: 0.8 us for a record of 330 bytes.
-    """
+    """Raise UnreadableDocument if JSON nests deeper than MAX_DEPTH or holds an integer beyond 64 bits."""
+    # A quick check counts brackets and digits without distinguishing strings from other text. Only if it finds too many, a
+    # second check removes the strings and counts again. Both run in C code: 0.8 us for a record of 330 bytes.
     _check_depth(data)
     if _LONG in data.translate(_DIGITS) and any(not _fits(match[0]) for match in _INTEGERS.finditer(_STRINGS.sub(b'""', data))):
-        raise UnreadableDocument("it holds an integer beyond 64 bits")
+        raise UnreadableDocument("the document contains an integer beyond 64 bits")
 
 
 def _check_depth(data: bytes) -> None:
@@ -98,7 +99,7 @@ def _check_depth(data: bytes) -> None:
         return
     steps = _STRINGS.sub(b"", data).translate(_STEPS, _OTHERS)
     if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
-        raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep")
+        raise UnreadableDocument(f"the document nests more than {MAX_DEPTH} levels deep")
 
 
 def _fits(integer: bytes) -> bool:
@@ -106,7 +107,7 @@ def _fits(integer: bytes) -> bool:
 
 
 def _is_open(type_: Any, visited: set[Any]) -> bool:
-    """Return whether a value of this type may contain untyped parts, unbounded integers or unlimited nesting."""
+    """Return whether a value of this type may have untyped parts, unbounded integers or unlimited nesting."""
     if isinstance(type_, inspect.AnyType | inspect.RawType):
         return True
     if isinstance(type_, inspect.IntType):
@@ -143,7 +144,7 @@ def decode_lenient(data: bytes) -> Any:
     """Return a document as the standard library decodes it: NaN, infinities and integers of any size are accepted.
 
     Raises:
-        UnreadableDocument: The document is no JSON in UTF-8, nests too deeply, or has an unpaired surrogate in a string.
+        UnreadableDocument: The document is not JSON in UTF-8, nests too deeply, or has an unpaired surrogate in a string.
     """
     try:
         _check_depth(data)

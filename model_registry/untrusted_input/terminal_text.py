@@ -8,13 +8,13 @@ _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    r"""Escape the characters that a terminal acts on (`\x1b[31m`); `lines` keeps newlines and tabs."""
+    r"""Escape the control characters in a text, such as `\x1b`; with `lines`, keep newlines and tabs."""
     allowed = "\n\t" if lines else ""
     return _ACTIVE.sub(lambda match: match[0] if match[0] in allowed else _escaped(match[0]), str(text))
 
 
 def printable_json(document: bytes) -> bytes:
-    """Escape the characters in UTF-8 JSON that a terminal acts on; the values stay the same."""
+    """Escape the control characters in UTF-8 JSON; the values stay the same."""
     if document.isascii() and b"\x7f" not in document:
         return document
     return _IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", document.decode()).encode()

@@ -24,7 +24,7 @@ def read_varint(data: bytes | mmap, at: int, end: int, longest: int = LONGEST) -
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, at
-    raise ValueError(f"the number at byte {at} does not end")
+    raise ValueError(f"the number at byte {at} is incomplete")
 
 
 def encode_varint(number: int) -> bytes:

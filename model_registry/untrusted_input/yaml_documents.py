@@ -18,7 +18,7 @@ class DuplicateKey(UnreadableDocument):
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that rejects more than MAX_NODES values, more than MAX_DEPTH nested levels, and repeated keys."""
+    """A YAML loader that limits the number of values and the depth, and rejects repeated keys."""
 
     def __init__(self, stream: bytes | str) -> None:
         super().__init__(stream)
@@ -30,14 +30,14 @@ class _Loader(yaml.SafeLoader):
         before = self._nodes
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep")
+            raise UnreadableDocument(f"the document nests more than {MAX_DEPTH} levels deep")
         node = super().compose_node(parent, index)
         self._depth -= 1
         if alias and id(node) not in self._sizes:
-            raise UnreadableDocument("an alias names a value that holds it")
+            raise UnreadableDocument("an alias names a value that contains the alias")
         self._nodes += self._sizes[id(node)] if alias else 1
         if self._nodes > MAX_NODES:
-            raise UnreadableDocument(f"it has more than {MAX_NODES:,} values")
+            raise UnreadableDocument(f"the document has more than {MAX_NODES:,} values")
         if not alias:
             self._sizes[id(node)] = self._nodes - before
         return node
@@ -51,7 +51,9 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 break  # super().construct_mapping reports it
             if key in keys:
-                raise DuplicateKey(f"the key {key!r:.100} is given twice, again in line {key_node.start_mark.line + 1}")
+                raise DuplicateKey(
+                    f"the key {key!r:.100} is given twice, the second time in line {key_node.start_mark.line + 1}"
+                )
             keys.add(key)
         return super().construct_mapping(node, deep)
 
@@ -66,7 +68,7 @@ def load(text: bytes | str) -> Any:
     except yaml.YAMLError as error:
         raise UnreadableDocument(_fault(error)) from None
     except RecursionError:
-        raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep") from None
+        raise UnreadableDocument(f"the document nests more than {MAX_DEPTH} levels deep") from None
     except UnreadableDocument:
         raise
     except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:  # such as the date 2026-13-45

@@ -25,7 +25,7 @@ KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED), "fallback": i
 
 
 class Source(msgspec.Struct, gc=False):
-    """The position of the scored event."""
+    """The position of the scored event in its input topic."""
 
     topic: str
     partition: PartitionNumber
@@ -44,10 +44,9 @@ class AuditedScore(msgspec.Struct, gc=False):
 
 
 class DeadSource(NamedTuple):
-    """The events that a dead letter answers: the events from the offset `first` to the position `source`, both inclusive.
+    """The offsets [first, source] that a dead letter answers, both inclusive.
 
-    `ranged` is True if the dead letter is for an unreadable batch, even for a batch of one record. It is False if the dead
-    letter is for a single event.
+    `ranged` is true if the dead letter stands for an unreadable batch, and false if it stands for a single event.
     """
 
     first: int
@@ -64,10 +63,8 @@ class SwapShares(msgspec.Struct, frozen=True, gc=False):
 class SwapRecord(msgspec.Struct, gc=False):
     """The fields of a swap record that the audits use.
 
-    A scorer writes a swap record when another model version takes over a partition.
-
-    The fields `topic_id`, `scores_from` and `letters_from` are explained at `DeletedTopicFilter`, and the field `history` at
-    `VersionCutover`.
+    A scorer writes a swap record when another model version takes over a partition. `topic_id`, `scores_from` and
+    `letters_from` are explained at `DeletedTopicFilter`, and `history` at `VersionCutover`.
     """
 
     topic: str
@@ -86,11 +83,12 @@ class SwapRecord(msgspec.Struct, gc=False):
 class DeletedTopicFilter:
     """Distinguishes answers to a deleted input topic from answers to the current topic of the same name.
 
-    Each swap record contains the id of its input topic. The first swap record with a new topic id also contains the offsets at
-    which the answers to the new topic begin: `scores_from` has one offset for each partition of the scores, and `letters_from`
-    one for each partition of the dead letters. `ids` has the current id of each input topic. If the id of a topic is unknown,
-    all answers count as answers to the current topic.
+    `ids` has the current id of each input topic. If an id is unknown, all answers count as answers to the current topic.
     """
+
+    # Each swap record has the id of its input topic. The first swap record with a new topic id also has the offsets at which
+    # the answers to the new topic begin: `scores_from` by partition of the scores, `letters_from` by partition of the dead
+    # letters.
 
     def __init__(self, ids: Mapping[str, str]) -> None:
         self._ids = ids
@@ -98,7 +96,7 @@ class DeletedTopicFilter:
         self._first_offsets: dict[Partition, tuple[list[int], list[int]]] = {}
 
     def add_swap(self, record: SwapRecord) -> bool:
-        """Add a swap record. Return True if it belongs to the current topic, and False if it belongs to a deleted topic."""
+        """Add a swap record. Return False if it belongs to a deleted input topic."""
         source = record.topic, record.partition
         if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
             self._deleted.add(source)
@@ -129,10 +127,9 @@ decode_swap = DocumentDecoder(SwapRecord).decode
 def decoded(
     batch: PartitionBatch, decode: Callable[[bytes], RecordT], as_json: AsJson = bytes
 ) -> Iterator[tuple[int, RecordT | None]]:
-    """Yield the offset and the decoded value of each record in a batch.
+    """Yield the offset and the decoded value of each record in a batch; None for a value that cannot be decoded.
 
-    A value is first converted with `as_json`, then decoded with `decode`. If one of them raises ValueError, None is yielded in
-    place of the decoded value.
+    A value is first converted with `as_json`, then decoded with `decode`.
     """
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
@@ -142,7 +139,7 @@ def decoded(
 
 
 def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None]]:
-    """Yield each dead letter's offset and the events that it answers, or None if the headers do not name these events."""
+    """Yield the offset of each dead letter and the events that it answers; None if its headers do not name them."""
     for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
         try:
             yield offset, dead_source(headers or ())
@@ -153,12 +150,10 @@ def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None
 def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource:
     """Parse the headers `dead.source` and `dead.first` of a dead letter.
 
-    Only the last `dead.source`, and a `dead.first` after it, are used. Earlier headers with these names belong to the
-    dead-lettered event itself.
-
     Raises:
         ValueError: if the headers are missing or invalid.
     """
+    # Only the last `dead.source`, and a `dead.first` after it, are used. Earlier headers with these names belong to the event.
     source = None
     first = None
     for name, value in headers:
@@ -170,7 +165,7 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
     if source is None:
         raise ValueError("the record has no header dead.source")
     if first is not None and first > source.offset:
-        raise ValueError(f"dead.first is {first}, greater than the offset in dead.source, {source.offset}")
+        raise ValueError(f"the header dead.first is {first}, which is greater than the offset in dead.source, {source.offset}")
     return DeadSource(source.offset if first is None else first, source, first is not None)
 
 

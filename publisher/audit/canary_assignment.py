@@ -1,9 +1,9 @@
 """Check that each event was answered by the model version to which the traffic split assigns the event's key. Pure.
 
-A traffic split divides the keys between two versions, called *arms*: the champion and the canary. The split is recomputed from
-the topics alone, without the registry: a swap record contains the first offset that a split applies to, the canary's share of
-the keys, and the seed of the hash. The bucket of a key is `xxh64(key, seed) mod 10,000`. A canary with p percent owns the
-buckets below 100 p. For an event without a key, the position `topic/partition/offset` of the event is hashed.
+A traffic split divides the keys between two versions, the champion and the canary. It is recomputed from the swap records
+alone: they contain the first offset of a split, the canary's share of the keys, and the seed of the hash. The bucket of a key
+is `xxh64(key, seed) mod 10,000`, and a canary with p percent owns the buckets below 100 p. For an event without a key, its
+position `topic/partition/offset` is hashed.
 """
 
 from bisect import bisect_right
@@ -37,14 +37,13 @@ class Shares(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The parts of one score that are checked.
+    """The fields of one score that are checked.
 
     Attributes:
         offset: the input offset of the event.
         key: the key of the event; None if the event has no key.
-        arm: the arm (champion or canary) that the score names for the event.
-        role: the role of the model version that has scored the event. It equals `arm`, except if the champion has scored an
-            event of the canary.
+        arm: the role, champion or canary, to which the event belongs according to the score.
+        role: the role of the version that has scored the event. The champion may score an event of the canary.
     """
 
     offset: int
@@ -54,21 +53,22 @@ class Answered(NamedTuple):
 
 
 class Assignment:
-    """Checks the arms in the scores of one input partition against the traffic splits of the partition."""
+    """Checks whether the events of one input partition were scored in the role that the traffic splits give them."""
 
     def __init__(self, source: Partition) -> None:
         self._source = source
         self._shares: list[Shares] = []
 
     def add(self, shares: Shares) -> None:
-        """Add a traffic split. The same split may be added several times, because several swap records may contain it."""
+        """Add a traffic split. A repeated split is ignored."""
+        # Several swap records may contain the same split.
         self._shares = sorted({*self._shares, shares})
 
     def misassigned(self, answers: Iterable[Answered]) -> list[int]:
-        """Return the input offsets of the events whose scores name a wrong arm or role.
+        """Return the input offsets of the events that were scored in a wrong role.
 
-        An arm is wrong if the event's key belongs to the other arm. A role is wrong if it is neither the arm that the key
-        belongs to nor the champion.
+        An event is in order if its score names the role of the event's key, and the version of that role or the champion scored
+        it.
         """
         starts = [shares.offset for shares in self._shares]
         return [answer.offset for answer in answers if not self._right(answer, starts)]

@@ -1,9 +1,8 @@
 """Count repeated ids in bounded memory, exactly or from a sample of the ids.
 
-A table holds a 64-bit hash of each id. When the table is full, only the ids with the lowest hashes are kept, so that an id is
-kept or dropped with all its occurrences. The repetitions in a sample of one in k ids, multiplied by k, therefore estimate all
-repetitions (distinct sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 such pairs are
-expected in 100 million ids.
+A table holds a 64-bit hash of each id. When the table is full, only the ids with the lowest hashes are kept. The repetitions in
+this sample of one in k ids, multiplied by k, estimate all repetitions (distinct sampling; Gibbons, VLDB 2001). Two ids with the
+same hash count as a repetition: 0.0003 such pairs are expected in 100 million ids.
 """
 
 import numpy as np
@@ -19,7 +18,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4
 class RepeatedIds:
     """Counts repeated ids: the occurrences of each id after its first occurrence.
 
-    The count comes from a sample of one in `sampled` ids. It is exact if `sampled` is 1, otherwise it is an estimate.
+    The count is exact if `sampled` is 1. Otherwise it is an estimate from one in `sampled` ids.
     """
 
     def __init__(self, limit: int = TABLE_LIMIT, pending_limit: int = PENDING_LIMIT) -> None:
@@ -40,7 +39,7 @@ class RepeatedIds:
             self._merge()
 
     def count(self) -> int:
-        """Return the number of occurrences of ids after their first occurrence. It is an estimate if `sampled` is not 1."""
+        """Return the number of repetitions; an estimate if `sampled` is not 1."""
         self._merge()
         return int(self._repetitions.sum()) * self.sampled
 
@@ -62,7 +61,7 @@ class RepeatedIds:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Drop the ids that are not in the sample of one in `sampled` ids. The sample has the lowest hashes."""
+        """Drop the ids that are not in the sample, which has the lowest hashes."""
         if self.sampled > 1:
             limit = np.uint64(2**64 // self.sampled)
             self._table = self._table[: np.searchsorted(self._table, limit)].copy()

@@ -1,12 +1,12 @@
 """The audit of events: was every event answered once and in order, and did no older version score events after a newer one?
 
-Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Events are identified by source position (topic,
-partition, offset), because producers may repeat business ids.
-
-Memory: an event takes one bit in each set of offsets that contains the event, at most four bits. The sets are the read events,
-the copies, the answered events, and the events that each model digest has scored. Ids take at most 96 MiB. Answers to events
-outside the audited offsets take no memory.
+Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Events are identified by topic, partition and
+offset, because producers may repeat business ids.
 """
+
+# Memory: an event takes one bit in each set of offsets that contains the event, at most four bits. The sets are the read
+# events, the copies, the answered events, and the events that each model digest has scored. Ids take at most 96 MiB. Answers to
+# events outside the audited offsets take no memory.
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -40,10 +40,10 @@ class Window:
     Attributes:
         lo: the first audited offset.
         hi: the offset after the last audited one.
-        end: the end offset of the partition, requested before the answers were read. Answers to this or a later offset are
-            phantoms. None stands for `hi`.
-        due: the position that the consumer group had committed before the answers were read. Unanswered events at or after
-            this position are pending, not missing. None stands for `hi`.
+        end: the end offset of the partition before the answers were read; None for `hi`. An answer to this or a later offset is
+            invented (a phantom).
+        due: the offset that the consumer group had committed before the answers were read; None for `hi`. An event before it
+            must have an answer; a later one may still be pending.
     """
 
     lo: int
@@ -54,14 +54,14 @@ class Window:
 
 @dataclass(frozen=True)
 class AuditedAnswers:
-    """Answers to events of one input partition, in the order in which one output partition contains them.
+    """Answers to events of one input partition, in the order of one output partition.
 
     Attributes:
         output: the output partition.
         source: the input partition.
         offsets: (n,) input offsets of the answered events.
         kinds: (n,) values of Kind.
-        digests: the digest of the model version that has given all answers, or one digest per answer; "" for dead letters.
+        digests: the digest of the model version, for all answers or for each; "" for dead letters.
         ids: (n,) 64-bit hashes of the event ids; None if the answers have no ids.
     """
 
@@ -75,12 +75,11 @@ class AuditedAnswers:
 
 @dataclass
 class EventReport(Report):
-    """Counts of events and of their answers.
+    """Counts of events and of their answers."""
 
-    Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. Two kinds of
-    phantoms must be left out of this sum: answers to offsets at or after the end of an input partition, and answers to input
-    partitions that are not audited.
-    """
+    # Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. Two kinds of
+    # phantoms must be left out of this sum: answers to offsets at or after the end of an input partition, and answers to input
+    # partitions that are not audited.
 
     events: int = 0
     """Events in the inputs, or in the window of `--from` and `--to`."""
@@ -149,8 +148,8 @@ class _Ledger:
 class Audit:
     """Counts the events and answers that were read, and their faults.
 
-    The methods may be called in any order, with two exceptions: the batches of one output partition must be added in their
-    order, and `check_assigned_arms` must follow all calls of `add_cutover`.
+    Call `add_cutover` before `check_assigned_arms`, and add the batches of one output partition in their order. Otherwise the
+    methods may be called in any order.
     """
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:
@@ -171,7 +170,7 @@ class Audit:
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def add_copies(self, partition: Partition, offsets: Offsets) -> None:
-        """Mark events of an input partition as copies from another region. `add_inputs` must add them too.
+        """Mark events of an input partition as copies from another region. They must also be added with `add_inputs`.
 
         Args:
             partition: the input partition.
@@ -184,13 +183,13 @@ class Audit:
         ledger.copies.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def add_cutover(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
-        """Add the content of a swap record: the cut-over of a partition to a version, and the traffic split that begins there.
+        """Add a change of the model version in a partition, and the traffic split that begins there.
 
         A partition without a window is ignored.
 
         Args:
             partition: the input partition.
-            swap: the cut-over to the version.
+            swap: the change of the version.
             percent: the canary's share of the keys in percent.
             seed: the seed of the hash of keys.
         """
@@ -201,7 +200,10 @@ class Audit:
             ledger.split = ledger.split or percent > 0
 
     def check_assigned_arms(self, source: Partition, answers: Sequence[Answered]) -> None:
-        """Check the arms in the scores of one input partition. All swap records must have been added before."""
+        """Check that the events of one input partition were scored in the role of their keys, champion or canary.
+
+        All swap records must have been added before.
+        """
         ledger = self._ledgers.get(source)
         if ledger is None or not (ledger.split or any(answer.arm != CHAMPION or answer.role != CHAMPION for answer in answers)):
             return
@@ -210,10 +212,10 @@ class Audit:
         self._count_fault("misassigned", len(misassigned), source, misassigned)
 
     def set_committed(self, partition: Partition, offset: int) -> None:
-        """Set the position that the group has committed in an input partition.
+        """Set the offset that the consumer group has committed in an input partition.
 
-        The position must be requested after the answers were read. Answers to events at or after this position count as
-        uncommitted. Without this call, no answer counts as uncommitted.
+        Request the offset after the answers were read. Answers at or after this offset count as uncommitted. Without this call,
+        no answer counts as uncommitted.
 
         Raises:
             KeyError: if the partition has no window.
@@ -231,8 +233,8 @@ class Audit:
     def add_answers(self, answers: AuditedAnswers) -> None:
         """Add a batch of answers.
 
-        Answers to events of an input partition without a window count as phantoms. Answers to offsets at or after the `end` of
-        the input partition's window count as phantoms too. Answers to other offsets outside [lo, hi) are ignored.
+        An answer counts as a phantom if its input partition has no window, or its offset is at or after the window's `end`.
+        Answers to other offsets outside the window are ignored.
         """
         ledger = self._ledgers.get(answers.source)
         if ledger is None:
@@ -302,10 +304,8 @@ class Audit:
         return report
 
     def _order(self, answers: AuditedAnswers, inside: NDArray[np.bool_]) -> None:
-        """Check that the answers to one input partition have rising input offsets within an output partition.
-
-        This implies the order per key. Dead letters are excluded, because they are in another topic.
-        """
+        """Check that the answers in an output partition have rising input offsets."""
+        # This implies the order per key. Dead letters are excluded, because they are in another topic.
         offsets = answers.offsets[inside & (answers.kinds != Kind.DEAD)]
         if not len(offsets):
             return
@@ -333,15 +333,12 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due_offset: int) -> dict[str, tuple[int, list[int]]]:
-    """Return the count and the first offsets of each fault that can be found only after all records were added.
+    """Return the faults that can be found only after all records were added, by name: their count and first offsets.
 
     Args:
         ledger: the offsets that were added for one input partition.
         unanswered: the offsets of the partition's events without an answer.
-        due_offset: the offset before which an unanswered event counts as missing.
-
-    Returns:
-        For each fault, by its name: the count, and the first offsets.
+        due_offset: the offset before which every event must have an answer.
     """
     phantoms = ledger.answered.minus(ledger.inputs)
     faults = {

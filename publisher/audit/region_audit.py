@@ -1,9 +1,11 @@
-"""The audit over regions: was every event answered in at least one region, and which events were answered twice?
+"""The audit over regions: was every event answered in at least one region, and which events were answered twice? Pure.
 
-Pure, no Kafka. An event is identified by the position where it was first written: its copy in another region is the same event.
-After a failover, an event may have answers in two regions (`rescored`). Both answers must have the same id. Two answers in one
-region are a fault. Memory: 24 bytes per copy, 16 bytes per answer, and a few bits per event.
+An event and its copies in other regions count as one event. After a failover, an event may have answers in two regions
+(`rescored`), with the same id. Two answers in one region are a fault.
 """
+
+# An event is identified by the position where it was first written. Memory: 24 bytes per copy, 16 bytes per answer, and a few
+# bits per event.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -76,10 +78,12 @@ class RegionsReport(Report):
 
 
 class _Copies(NamedTuple):
-    """The copies in one partition of events that were first written in one other partition, `origin_partition`.
+    """The copies in one partition of events that were first written in one other partition.
 
-    `offsets` are the (n,) offsets of the copies, ascending. `origins` are the (n,) offsets of the originals in
-    `origin_partition`.
+    Attributes:
+        origin_partition: the other partition.
+        offsets: (n,) the offsets of the copies, ascending.
+        origins: (n,) the offsets of the originals.
     """
 
     origin_partition: OriginPartition
@@ -112,10 +116,10 @@ class RegionsAudit:
         Args:
             region: the region.
             partition: the input partition.
-            written_here: the (n,) offsets of events that were first written in this partition.
-            copies: for each partition where copied events were first written, the (m,) offsets of the copies in `partition`,
-                and the (m,) offsets of the originals.
-            due_offset: the position that the group of this region has committed in the partition.
+            written_here: (n,) the offsets of events that were first written in this partition.
+            copies: the copied events by the partition in which they were first written: the (m,) offsets of the copies in
+                `partition`, and the (m,) offsets of the originals.
+            due_offset: the offset that the group of this region has committed in the partition.
         """
         home = OriginPartition(region, *partition)
         self._inputs[home].add(written_here)

@@ -1,11 +1,11 @@
 """Run the audit over regions on Kafka. The order of the reads makes the counts valid on a live system.
 
-The committed offsets of the groups in all regions are read first. Every event before these offsets must be answered. Then the
-end offsets of the outputs and of the inputs are read. Then the audit waits until open transactions are decided, and reads all
-records up to these ends. Dead letters are read before the inputs (see `skip_unreadable_batches.py`).
-
-An answer is counted in the region that produced the answer. Copies of answers are not counted.
+An answer is counted in the region that produced it. Copies of answers are not counted.
 """
+
+# The committed offsets of the groups in all regions are read first. Every event before these offsets must be answered. Then the
+# end offsets of the outputs and of the inputs are read. Then the audit waits until open transactions are decided, and reads all
+# records up to these ends. Dead letters are read before the inputs (see `skip_unreadable_batches.py`).
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -195,12 +195,11 @@ def _take_dead_letters(count: RegionsAudit, reading: _RegionReader, batch: Parti
 
 
 def _feed_dead_letters(count: RegionsAudit, reading: _RegionReader) -> None:
-    """Add the dead letters, which were read before the inputs, as answers.
+    """Add the dead letters of a region as answers.
 
-    The dead letter of an unreadable batch is an answer to each offset of the batch that is retained in the input partition. If
-    the batch has offsets at or after the end of the input partition, or if the partition is not an input, one phantom is added
-    for the dead letter.
+    The dead letter of an unreadable batch answers each offset of the batch that the input partition retains.
     """
+    # It is a phantom if the batch has offsets at or after the end of the input partition, or if the partition is not an input.
     for partition, offsets in reading.letters.items():
         count.add_answers(reading.side.region, partition, np.array(offsets, np.int64), None)
     for partition, ranges in reading.unreadable.items():

@@ -1,9 +1,8 @@
-"""The audit of copies: does the destination have each selected source record once, in the same partition, in order? Pure.
+"""The audit of copies: does the destination have each selected source record once, in the same partition, in order? Pure."""
 
-Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
-are counted too. Two records with the same hash would count as a duplicate: 0.0003 such pairs are expected in 100 million
-records. Memory: 17 bytes per source record and 16 per copy, of one partition at a time.
-"""
+# Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
+# are counted too. Two records with the same hash would count as a duplicate: 0.0003 such pairs are expected in 100 million
+# records. Memory: 17 bytes per source record and 16 per copy, of one partition at a time.
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ Hashes = NDArray[np.int64]
 class CopyReport(Report):
     """Counts of source records and of their copies.
 
-    The examples of phantoms are positions at the destination. The examples of all other faults are positions at the source.
+    The examples of phantoms (copies without a source record) are positions at the destination. The examples of all other faults
+    are positions at the source.
     """
 
     source: int = 0
@@ -67,8 +67,7 @@ class Copies(OriginColumn):
     """The copies in one destination partition, in order.
 
     Attributes:
-        own: (n,) booleans: True if the record was first written in the source partition, and the source still retains the
-            original.
+        own: (n,) booleans, whether the record was first written in the source partition and is still there.
         complete: False if retention has deleted copies at the destination.
     """
 
@@ -90,7 +89,7 @@ def compare(
         report: The report that receives the counts.
         place: The source topic, the destination topic and the partition.
         source: The records at the source that are to be copied.
-        due_offset: The next source offset in the relay's checkpoint. The checkpoint must be read before the copies.
+        due_offset: The next source offset in the relay's checkpoint, read before the copies.
         copies: The copies at the destination.
         refused: The source offsets of the records in the refusal topic.
     """

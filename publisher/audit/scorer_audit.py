@@ -1,15 +1,14 @@
-"""Run the audit of scores on Kafka. The order of the reads makes the counts valid on a live system.
+"""Run the audit of scores on Kafka. The order of the reads makes the counts valid on a live system."""
 
-The order is:
-
-1. The committed offsets of the group: every event before them must be answered.
-2. The ends of the answer topics, including records of open transactions, because a commit is visible in the group's offsets a
-   moment before it is visible in every output partition.
-3. The ends of the inputs: an answer to a later offset is a phantom.
-4. The records up to these ends, after waiting for open transactions. All dead letters are read before the inputs, so that a
-   batch that a dead letter names as unreadable is not read. Such a batch might crash this process too.
-5. The committed offsets again: no answer may belong to an event at or after these offsets.
-"""
+# The order is:
+#
+# 1. The committed offsets of the group: every event before them must be answered.
+# 2. The ends of the answer topics, including records of open transactions, because a commit is visible in the group's offsets a
+#    moment before it is visible in every output partition.
+# 3. The ends of the inputs: an answer to a later offset is a phantom.
+# 4. The records up to these ends, after waiting for open transactions. All dead letters are read before the inputs, so that a
+#    batch that a dead letter names as unreadable is not read. Such a batch might crash this process too.
+# 5. The committed offsets again: no answer may belong to an event at or after these offsets.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

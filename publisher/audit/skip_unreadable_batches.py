@@ -1,7 +1,6 @@
 """Read topics and skip unreadable compressed batches, so that no batch stops an audit or crashes its process.
 
-A batch that is already known as unreadable is not fetched at all. Such a batch is named by a dead letter, or by a record in the
-refusal topic of a relay.
+A batch that is known as unreadable, from a dead letter or from a relay's refusal topic, is not fetched at all.
 """
 
 from collections import deque
@@ -36,24 +35,22 @@ def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def read(topics: TopicReader, subject: str, spans: Spans, progress: Progress) -> Iterator[PartitionBatch]:
-    """Yield the records of the spans, and report the progress. A batch that cannot be read is logged and skipped."""
+    """Yield the records in these offset ranges, and report the progress. A batch that cannot be read is logged and skipped."""
     return read_past(topics, subject, spans, progress, {}, None)
 
 
 def read_past(
     topics: TopicReader, subject: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
 ) -> Iterator[PartitionBatch]:
-    """Yield the records of the spans, except the records in `skipped` and in batches that cannot be read.
-
-    The records of each partition are yielded in offset order.
+    """Yield the records in these offset ranges, in offset order for each partition. Batches that cannot be read are skipped.
 
     Args:
         topics: reads the cluster.
         subject: a name for the data that is read, passed to `progress`.
-        spans: the offsets to read.
+        spans: the offset ranges to read.
         progress: called after each batch.
         skipped: the ranges that are not fetched.
-        unread: called with each range that cannot be read and is skipped; None to log it.
+        unread: called with each range that cannot be read; None to log it.
     """
     done = 0
     total = sum(stop - start for start, stop in spans.values())

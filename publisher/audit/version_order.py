@@ -1,14 +1,17 @@
 """Check whether an older model version has scored a partition after a newer one. Pure.
 
-Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
-version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken from
-the swap records: it is the revision of the last cut-over to the digest at or before the offset. If an earlier cut-over to the
-same digest has a higher revision, the higher revision is used.
-
-A channel that is created again, for example in another registry, has another history and counts its revisions from 1. Revisions
-are therefore compared only within one history. A swap record of an earlier release has no id of a history; its revision is
-compared with all revisions.
+Versions are ordered by the revision of the registry channel that named them, as the swap records state it. Revisions are
+compared only within one history of the channel.
 """
+
+# Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
+# version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken
+# from the swap records: it is the revision of the last cut-over to the digest at or before the offset. If an earlier cut-over
+# to the same digest has a higher revision, the higher revision is used.
+#
+# A channel that is created again, for example in another registry, has another history and counts its revisions from 1.
+# Revisions are therefore compared only within one history. A swap record of an earlier release has no id of a history; its
+# revision is compared with all revisions.
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +20,7 @@ from publisher.audit.offset_set import EVERYTHING, Bitmap
 
 
 class VersionCutover(NamedTuple):
-    """The cut-over of a partition to a model version.
+    """The change of a partition to another model version.
 
     Attributes:
         offset: the first offset that the version scores.
@@ -33,9 +36,9 @@ class VersionCutover(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The offsets [start, stop) of a partition in which the version `digest` has the revision `revision` of a history.
+    """A range of offsets [start, stop) of a partition in which one version is in use at one channel revision.
 
-    `is_recorded` is True if a swap record contains a cut-over to this version at the offset `start`.
+    `is_recorded` is true if a swap record names the start.
     """
 
     digest: str
@@ -47,10 +50,7 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """The offsets of a partition in which a revision is in force: all offsets from `offset` on.
-
-    At these offsets, no older revision of the same history may score an event.
-    """
+    """The offsets of a partition from `offset` on, which no older revision of the same history may score."""
 
     revision: int
     offset: int
@@ -58,17 +58,16 @@ class Reign(NamedTuple):
 
 
 def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], limit: int) -> tuple[int, list[int]]:
-    """Return the number of events that were scored by an older version after a newer one, and the first of their offsets.
-
-    The digests that scored before the first cut-over are ordered by their first score, and are older than every revision in a
-    swap record. If there is no cut-over, this holds for all digests. A digest that scored only after the first cut-over, and
-    that no swap record names, is the oldest.
+    """Return how many events an older version scored after a newer one, and the first of their offsets.
 
     Args:
         scored: the offsets that each digest has scored.
-        swaps: the cut-overs of the swap records.
+        swaps: the changes of the version in the swap records.
         limit: the largest number of offsets to return.
     """
+    # Digests that scored before the first swap record (without a swap record, all digests) are ordered by their first score,
+    # and are older than every revision in a swap record. A digest that scored only later, and that no swap record names, is the
+    # oldest.
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
     reigns = [reign for segment in segments for reign in _reigns(segment, scored)]
@@ -88,11 +87,11 @@ def _is_comparable(history: str, other: str) -> bool:
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
-    """Return an assumed cut-over for each digest that scored before the first cut-over in a swap record, oldest first.
+    """Return an assumed change of the version for each digest that scored before the first swap record, oldest first.
 
-    The revisions of the assumed cut-overs are negative, so that they are older than every revision in a swap record. `first`
-    has the first offset that each digest scored.
+    `first` has the first offset that each digest scored.
     """
+    # Their revisions are negative, so that they are older than every revision in a swap record.
     begin = min((swap.offset for swap in swaps), default=EVERYTHING)
     early = sorted((offset, digest) for digest, offset in first.items() if offset < begin)
     return [VersionCutover(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
@@ -101,7 +100,7 @@ def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -
 def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
     """Divide the offsets of a partition into segments, separately for each version.
 
-    A digest identifies a version. A new segment starts where the version was put into service again at another revision.
+    A new segment starts where the version came into use again at another revision.
     """
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
@@ -121,11 +120,11 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 
 
 def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
-    """Return the reign of a segment's revision.
+    """Return the offsets from which a segment's revision is in force.
 
-    If a swap record contains the cut-over, the reign begins at the start of the segment. Otherwise the reign begins after the
-    first score in the segment. Without a score in the segment, there is no reign.
+    The list is empty if no swap record names the segment, and its version has scored no event in the segment.
     """
+    # They begin at the start of the segment if a swap record names it, otherwise after the first score in the segment.
     if segment.is_recorded:
         return [Reign(segment.revision, segment.start, segment.history)]
     bitmap = scored.get(segment.digest)

@@ -47,11 +47,14 @@ def audit(
     ] = None,
     flags: Set = None,
     bootstrap_servers: Annotated[str, typer.Option(help="The brokers of the cluster: host:port,...")] = "",
-    inputs: Annotated[Topics, typer.Option("--input", help="Input topic; repeatable.")] = None,
-    outputs: Annotated[Topics, typer.Option("--output", help="Score topic; repeatable.")] = None,
-    dead: Annotated[Topics, typer.Option("--dead", help="Dead-letter topic; repeatable.")] = None,
+    inputs: Annotated[Topics, typer.Option("--input", help="An input topic of the scorers; repeatable.")] = None,
+    outputs: Annotated[Topics, typer.Option("--output", help="A topic of scores; repeatable.")] = None,
+    dead: Annotated[Topics, typer.Option("--dead", help="A topic of dead letters; repeatable.")] = None,
     swaps: Annotated[
-        Topics, typer.Option("--swaps", help="Topic of swap records; default: versions are ordered by their first score.")
+        Topics,
+        typer.Option(
+            "--swaps", help="The topic of version changes, <name>.swaps. Default: versions are ordered by their first score."
+        ),
     ] = None,
     group: Annotated[
         str | None,
@@ -60,12 +63,14 @@ def audit(
     start: From = None,
     end: To = None,
     properties: Annotated[
-        Topics, typer.Option("--property", "-X", help="Client property for librdkafka: key=value; repeatable.")
+        Topics, typer.Option("--property", "-X", help="A property of librdkafka, written key=value; repeatable.")
     ] = None,
     kafka_config: Annotated[
-        Path | None, typer.Option(help="Client properties for librdkafka (TLS, SASL): a file of key=value lines.")
+        Path | None, typer.Option(help="A file of properties of librdkafka (TLS, SASL), with one key=value per line.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer of a broker.", min=0.1)] = ANSWER_SECONDS,
+    timeout: Annotated[
+        float, typer.Option(help="How many seconds to wait for the answer of a broker.", min=0.1)
+    ] = ANSWER_SECONDS,
     as_json: Json = False,
 ) -> None:
     """Count lost, duplicated, invented and reordered records among scores or, with CONFIG, among the copies of a relay.
@@ -125,7 +130,7 @@ class _Readers(NamedTuple):
 class RefusedRecords(NamedTuple):
     """The records of a source partition that a relay has written to the refusal topic instead of copying them.
 
-    `offsets` are the offsets of single records, `batches` the ranges of unreadable batches.
+    `offsets` has the offsets of single records, `batches` the offset ranges of unreadable batches.
     """
 
     offsets: set[int]
@@ -218,7 +223,7 @@ def _records(
 ) -> Iterator[Message]:
     """Yield the records of a partition from the offset `begin` to the offset `end`, except the ranges in `skipped`.
 
-    If another range of offsets cannot be read, `on_unread` is called with this range, and the range is skipped.
+    `on_unread` is called with each further range that cannot be read.
     """
     for batch in read_past(reader, "", {partition: (begin, end)}, lambda *_: None, {partition: skipped}, on_unread):
         yield from batch.messages
@@ -242,7 +247,7 @@ def _kafka(bootstrap_servers: str, file: Path | None, properties: Sequence[str])
         BadParameter: for an invalid line or property. The message never repeats a line of the file: it may contain a secret.
     """
     if not bootstrap_servers.strip():
-        raise typer.BadParameter("empty; expected host:port,...", param_hint="--bootstrap-servers")
+        raise typer.BadParameter("the list of brokers is empty; write host:port,...", param_hint="--bootstrap-servers")
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file else []
     except (OSError, UnicodeDecodeError) as error:

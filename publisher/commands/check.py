@@ -37,9 +37,9 @@ def check(
 
 
 def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:
-    """Check both clusters, the rights, the topics and the checkpoint topic.
+    """Yield the results of the checks of both clusters: rights, topics and checkpoints.
 
-    Stops early if the remaining checks depend on a check that has failed.
+    The checks end early if the remaining ones depend on a check that has failed.
     """
     try:
         check_reachable(settings)
@@ -49,10 +49,10 @@ def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Findi
         yield Finding("cluster", False, str(error), getattr(error, "hint", "") or NOT_REACHED)
         return
     for cluster, name in zip((source, destination), ids, strict=True):
-        yield Finding("cluster", True, f"{cluster.name} is cluster {name}")
+        yield Finding("cluster", True, f"{cluster.name} has the cluster id {name}")
     if ids[0] == ids[1]:
         hint = "check source.bootstrap_servers and destination.bootstrap_servers"
-        yield Finding("cluster", False, f"source and destination are the same cluster, {ids[0]}", hint)
+        yield Finding("cluster", False, f"source and destination are the same Kafka cluster, {ids[0]}", hint)
     try:
         problems = list(_missing_rights(settings, source, destination))
         yield from problems or [Finding("rights", True, "all required rights on topics and transactional ids are granted")]

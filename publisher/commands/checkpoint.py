@@ -38,14 +38,14 @@ app = typer.Typer(
 
 @app.command("show")
 def show_positions(path: Config, flags: Set = None, as_json: Json = False) -> None:
-    """Show the positions, as `publisher status` does."""
+    """Show the positions of a relay, as `publisher status` does."""
     status(path, flags, as_json=as_json)
 
 
 @app.command("set")
 def set_positions(
     path: Config,
-    topic: Annotated[str, typer.Option(help="The source topic.", show_default=False)],
+    topic: Annotated[str, typer.Option(help="The source topic whose position is set.", show_default=False)],
     to: Annotated[str, typer.Option(help="The new position: earliest, latest or an offset of the source.", show_default=False)],
     partition: Annotated[
         int | None, typer.Option(help="Set only this partition; default: all partitions of the topic.", min=0)
@@ -64,7 +64,7 @@ def reset_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Delete the positions: the relay starts as if it had never run. Ends a running relay."""
+    """Delete the positions of a relay, which then starts as if it had never run. A running relay ends."""
     _show(forget(load(path, flags or []).settings, topic), as_json)
 
 
@@ -81,8 +81,6 @@ class PositionChange:
 def move(settings: RelaySettings, topic: str, partition: int | None, to: str) -> list[PositionChange]:
     """Set the position of one partition of a topic, or the positions of all its partitions.
 
-    The written checkpoints have the ids of the current topics and clusters, so that the relay accepts them.
-
     Args:
         settings: the settings of the relay.
         topic: the source topic.
@@ -92,6 +90,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
     Raises:
         Fatal: with exit code 2 for a missing topic, partition or offset, 4 if a cluster does not answer.
     """
+    # The checkpoints have the ids of the current topics and clusters, so that the relay accepts them.
     with retriable_as_fatal("check source.bootstrap_servers and destination.bootstrap_servers"):
         source, destination = open_topics(settings)
         clusters = source.id(), destination.id()
@@ -121,7 +120,9 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
 
 
 def forget(settings: RelaySettings, topic: str | None) -> list[PositionChange]:
-    """Delete the positions of `topic`, or all positions if it is None. The relay then starts as if it had never run.
+    """Delete the positions of one topic, or of all topics if `topic` is None.
+
+    The relay then starts as if it had never run.
 
     Raises:
         Fatal: with exit code 4 if the destination does not answer.
@@ -147,9 +148,7 @@ def _partition_numbers(pair: TopicPair, partition: int | None) -> Sequence[int]:
 
 
 def _write(settings: RelaySettings, command: str, make_values: MakeValues) -> tuple[Positions, Values]:
-    """Fence the relay, then write new positions to the checkpoint topic.
-
-    The new positions are the return value of `make_values`, which is called after the relay is fenced.
+    """Fence the relay, then write the positions that `make_values` returns to the checkpoint topic.
 
     Returns:
         The positions before the change, and the new positions as written to the topic.

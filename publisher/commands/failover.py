@@ -18,11 +18,14 @@ from publisher.runtime.terminal import PlainConsole
 def failover(
     path: Config,
     to: Annotated[
-        str, typer.Option(help="The region where scorers continue: destination.region of the relay.", show_default=False)
+        str,
+        typer.Option(
+            help="The region in which the scorers will continue: destination.region of the relay.", show_default=False
+        ),
     ],
     flags: Set = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan of the failover; move no consumer group.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Move the consumer groups without asking for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
     """Let the scorers at the destination continue at the positions where the scorers of the source stopped (source.groups).
@@ -36,10 +39,10 @@ def failover(
         _print_plan(plan, now)
     if not dry_run:
         if not (yes or plan.against) and not _is_confirmed(plan):
-            err_console.print("nothing was moved")
+            err_console.print("no consumer group was moved")
             raise typer.Exit(REFUSED)
         planning.commit_plan(settings, plan)
-        err_console.print(f"moved; start the scorers in {plan.destination}")
+        err_console.print(f"the consumer groups were moved; start the scorers in {plan.destination}")
     if as_json:
         print_json({"moved": not dry_run, "now_ms": now, **asdict(plan)})
 
@@ -64,16 +67,19 @@ def _print_plan(plan: FailoverPlan, now: int) -> None:
     for region, members in plan.against.items():
         err_console.print(f"scorers in {region} must be stopped first: {', '.join(members)}", markup=False)
     if plan.source_answers:
-        rescored = f"; {plan.lag_scored:,} of them were scored there and will be scored again here" if plan.lag_scored else ""
+        rescored = f"; {plan.lag_scored:,} of them were scored there and will be scored again" if plan.lag_scored else ""
         err_console.print(f"{plan.source} answers: {plan.lag_records:,} of its records are not copied yet{rescored}")
         return
     last_answer = f"at its last answer, {_duration(plan.seen_ms, now)} ago, {plan.lag_records:,} records were not copied"
     err_console.print(f"{plan.source} does not answer; {last_answer}")
     if plan.complete_ms:
         received = f"the records that {plan.source} received in the last {_duration(plan.complete_ms, now)}"
-        err_console.print(f"missing here are at most {received}")
+        err_console.print(f"the copy in {plan.destination} lacks at most {received}")
     else:
-        err_console.print(f"the number of records missing here is unknown: {plan.source} was never completely copied")
+        err_console.print(
+            f"the number of records that the copy in {plan.destination} lacks is unknown: "
+            f"{plan.source} was never completely copied"
+        )
 
 
 def _duration(since_ms: int, now: int) -> str:

@@ -55,4 +55,4 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = None) -> None:
         relay.run()
     finally:
         health.close()
-    log.info("stopped; all copied records are committed")
+    log.info("the relay has stopped; all copied records are committed")

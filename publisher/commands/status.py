@@ -59,7 +59,7 @@ def status(
 
 
 def tables(report: RelayStatus) -> Group:
-    """Return the tables to print: the state of each lane (a copying thread), and the position of each partition."""
+    """Return the tables to print: the state of each copying thread (lane), and the position of each partition."""
     last = report.last
     process = report.process
     title = f"relay {report.name}"

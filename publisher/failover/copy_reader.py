@@ -1,8 +1,9 @@
 """Read single copied records at given offsets, for `offset_translation`.
 
-A copied record is a record that a relay has written, with its source position in the header `x-origin`. The reader owns one
-consumer without a group, and commits nothing.
+A copied record is a record that a relay has written, with its source position in the header `x-origin`.
 """
+
+# The reader owns one consumer without a group, and commits nothing.
 
 import time
 from typing import cast
@@ -28,7 +29,7 @@ class CopyReader:
     """Reads single committed records of partitions that contain copies.
 
     The function that `for_partition` returns raises Retriable if the broker does not answer within `answer_seconds`, and Fatal
-    (exit code 3) for a record that is not a copy from the expected source partition.
+    (exit code 3) if a record is not a copy from the expected partition.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:
@@ -50,7 +51,7 @@ class CopyReader:
         """Return a function that reads one record of the partition `copy`; see `ReadCopy`.
 
         Args:
-            copy: the partition to read. All its records must be copies from `source`.
+            copy: the partition to read, which must contain only copies from `source`.
             source: the partition in which the records were first written.
             region: the region of `source`.
         """
@@ -73,9 +74,9 @@ class CopyReader:
         return read
 
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
-        """Read the next record of the partition, at or after `offset`, and return its original position (header `x-origin`).
+        """Return the original position (header `x-origin`) of the next record at or after `offset`.
 
-        The result is None if the partition has no further record, or if the next record is not a copy.
+        Returns None if the partition has no further record, or if the next record is not a copy.
         """
         message = self._first(partition, offset)
         return None if message is None else _origin(message, partition)

@@ -1,8 +1,7 @@
 """Translate offsets between a source partition and its copy. Pure.
 
-A copied record has another offset than its source record, but the order is the same, and the header `x-origin` of each copied
-record contains the source offset. A bisection therefore translates an offset with about twenty reads of one record each. The
-relay stores nothing for this purpose while it copies.
+The copies have other offsets, but the same order, and their header `x-origin` contains the source offset. A bisection therefore
+translates an offset with about twenty reads of one record each.
 """
 
 from collections.abc import Callable
@@ -25,13 +24,16 @@ ReadCopy = Callable[[int], CopiedRecord | None]
 
 
 def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
-    """Translate the source offset `position` to an offset of the copy.
+    """Translate an offset of the source to an offset of the copy, where a consumer group can continue without a loss.
 
-    A consumer group that has committed `position` at the source can continue at the returned offset of the copy. No record is
-    lost: each record of the copy before this offset is the copy of a record that the group has consumed.
+    Args:
+        read: reads a record of the copy.
+        low: the first offset of the copy.
+        high: the end offset of the copy.
+        position: the offset that the group has committed at the source.
 
     Returns:
-        The smallest offset in [low, high] such that every record of the copy at or after it has a source offset >= `position`.
+        The smallest offset from which on all records of the copy have a source offset >= `position`.
     """
     while low < high:
         middle = (low + high) // 2
@@ -44,11 +46,16 @@ def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
 
 
 def in_source(read: ReadCopy, low: int, position: int) -> int | None:
-    """Translate `position`, an offset of the copy, to a source offset. The copy starts at offset `low`.
+    """Translate an offset of the copy to an offset of the source.
+
+    Args:
+        read: reads a record of the copy.
+        low: the first offset of the copy.
+        position: the offset of the copy.
 
     Returns:
-        The source offset of the first record at or after `position`. If there is no such record, the source offset of the last
-        record before `position`, plus one. None if the copy has no committed record.
+        The source offset of the first record at or after `position`. If there is no such record, the offset after the source
+        offset of the last record. None if the copy has no committed record.
     """
     following = read(position)
     if following is not None:

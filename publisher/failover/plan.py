@@ -1,10 +1,11 @@
 """Plan and carry out `publisher failover`, which lets consumer groups of a relay's source continue at the destination.
 
-The committed positions come from the source if it answers (a planned failover), otherwise from the last snapshot that the
-relay stored. A position at the destination never moves back, because the records before it were scored in one of the two
-regions. Records that the source's scorers committed after the snapshot are scored again, with the same event ids. No code here
-can stop the scorers of an unreachable region, so the operator must confirm that none runs.
+The committed positions come from the source if it answers, otherwise from the last snapshot that the relay stored. Events that
+were scored after the snapshot are scored again, with the same ids. The operator must confirm that no scorer of the source runs.
 """
+
+# A position at the destination never moves back, because the records before it were scored in one of the two regions. No code
+# here can stop the scorers of an unreachable region.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -117,9 +118,13 @@ def commit_plan(settings: RelaySettings, failover: FailoverPlan) -> None:
 class _SourceState(NamedTuple):
     """The current state of the source if the source answers, otherwise the stored snapshot.
 
-    `ends` are the end offsets of the source partitions, `groups` the committed positions by group, and `members` the client ids
-    of the groups' members. FailoverPlan explains the other fields.
+    Attributes:
+        ends: the end offsets of the source partitions.
+        groups: the committed positions by group.
+        members: the client ids of the groups' members.
     """
+
+    # FailoverPlan explains the other fields.
 
     answers: bool
     seen_ms: int
@@ -243,7 +248,7 @@ def _moves(
     positions: Mapping[CheckpointKey, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[GroupMove]:
-    """Yield the moves in the topics that this relay copies: one for each position that the group has committed at the source.
+    """Yield a move for each position that a group has committed in the topics that this relay copies.
 
     A move translates the position to an offset of the copied partition at the destination.
     """
@@ -269,11 +274,8 @@ def _failback_moves(
     positions: Mapping[CheckpointKey, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[GroupMove]:
-    """Yield the moves in the topics that a relay of the other direction has copied from the destination to the source.
-
-    The group has scored the copies at the source. The moves prevent the group from scoring the original records at the
-    destination again.
-    """
+    """Yield the moves for topics that a relay in the other direction has copied from the destination to the source."""
+    # The group has scored the copies at the source. The moves prevent it from scoring the originals at the destination again.
     topics = source.topics({p.topic for p in committed} - {key.topic for key in positions})
     candidates = [p for p in committed if p.topic in topics]
     bounds = source.bounds((p.topic, p.partition) for p in candidates)
@@ -293,11 +295,11 @@ def _failback_moves(
 def _failback_target(
     settings: RelaySettings, reader: CopyReader, position: GroupPosition, bounds: Bounds
 ) -> tuple[str, int] | None:
-    """Translate a position in a source partition to the destination partition from which the source partition was copied.
+    """Translate a position in a copy at the source to the original partition at the destination.
 
     Returns:
-        The topic at the destination, and the offset in this topic. None if the source partition is not a copy from the
-        destination, or has no committed record.
+        The topic at the destination, and the offset in it. None if the source partition is not a copy from the destination, or
+        has no committed record.
     """
     if bounds.low == bounds.high:
         return None
@@ -319,10 +321,7 @@ def _move(
     position: GroupPosition,
     topic_ids: tuple[str, str],
 ) -> GroupMove:
-    """Return the move of a group to `target`, with the topic id in the committed metadata replaced.
-
-    Scorers store the id of the topic in the metadata of a position. If the id in the metadata is not the id of the topic,
-    scorers conclude that the topic was recreated after the commit.
+    """Return the move of a group to an offset of `target`.
 
     Args:
         group: the consumer group.
@@ -333,5 +332,6 @@ def _move(
         position: the position at the source that `after` is translated from.
         topic_ids: the id of the topic of `position`, and the id of the topic of `target`.
     """
+    # The topic id in the committed metadata is replaced: scorers take another id as a sign that the topic was recreated.
     metadata = position.metadata.replace(*topic_ids) if topic_ids[0] else position.metadata
     return GroupMove(group, *target, before, after, max(0, end - after), position.topic, position.next, metadata)

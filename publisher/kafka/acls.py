@@ -59,8 +59,8 @@ def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations |
 
     Args:
         needed: the operations that the client needs, by topic.
-        granted: the operations that the broker allows, by topic. If a topic has no entry or the entry is None, the rights on
-            the topic are unknown, and no right counts as missing.
+        granted: the operations that the broker allows, by topic. Without an entry, or with None, the rights on a topic are
+            unknown, and count as granted.
     """
     rights = []
     for topic, operations in needed.items():

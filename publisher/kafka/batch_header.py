@@ -37,7 +37,7 @@ class BatchHeader(NamedTuple):
 def headers_in(data: bytes, offset: int) -> Iterator[BatchHeader]:
     """Search `data` for complete compressed batches that contain this offset, and yield their headers.
 
-    A result may be wrong, because other bytes may look like a header, for example bytes in the value of a record.
+    A result may be wrong, because other bytes, such as the value of a record, may look like a header.
     """
     for match in MAGIC.finditer(data):
         at = match.start() - MAGIC_AT

@@ -23,14 +23,14 @@ def expiry_timestamp(path: Path, *, is_bundle: bool) -> float:
 
     Args:
         path: the file.
-        is_bundle: True for a file with certificates of authorities. While an authority is replaced, the file has the old and
-            the new certificate. The result is therefore the time at which the last certificate expires. False for a chain of
-            certificates. The result is then the time at which the first certificate of the chain expires.
+        is_bundle: True for certificates of authorities, which expire with the last one. False for a chain of certificates,
+            which expires with the first one.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: the file contains no certificate.
     """
+    # While an authority is replaced, the file has the old and the new certificate.
     ends = [certificate.not_valid_after_utc.timestamp() for certificate in tls_files.certificates(path)]
     return max(ends) if is_bundle else min(ends)
 
@@ -52,7 +52,7 @@ class CertificateExpiry(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the current values."""
-        documentation = "When the certificate in the file of a setting expires."
+        documentation = "Time at which the certificate in the file that a setting names expires."
         family = GaugeMetricFamily(self._name, documentation, labels=["setting"])
         for setting, path in self._files.items():
             with suppress(OSError, ValueError):

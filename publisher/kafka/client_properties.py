@@ -1,7 +1,7 @@
 """The rules for each property of librdkafka 2.16: whether the setting `extra` may contain it, and whether its value is secret.
 
-These rules apply to `kafka.extra`, to a relay's `source.extra` and `destination.extra`, and to `publisher audit -X`. The loader
-of settings, `scorer config` and the page `scorer/docs/client-properties.md` use them. All other properties are rejected.
+The rules apply to `kafka.extra`, to a relay's `source.extra` and `destination.extra`, and to `publisher audit -X`. All other
+properties are rejected.
 """
 
 import difflib
@@ -244,7 +244,7 @@ LOWEST: Mapping[str, tuple[int, str]] = MappingProxyType(
 
 
 def faults(extra: Mapping[str, object]) -> dict[str, str]:
-    """Return a text with the reason and the remedy for each property that `extra` must not contain, by property.
+    """Return the reason and the remedy for each property that `extra` must not contain, by property.
 
     No text contains the value of a property, which may be secret.
     """
@@ -277,14 +277,11 @@ def check(extra: Mapping[str, object]) -> None:
 
 
 def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
-    """Return the error lines for forbidden properties in `<section>.extra`.
+    """Return the error lines for forbidden properties in `<section>.extra`; None if `fault` is another error.
 
     Args:
         fault: one of pydantic's errors.
         section: the name of the section that contains `extra`.
-
-    Returns:
-        None if the error is not a PropertyFaults, which `check` raises.
     """
     error = fault.get("ctx", {}).get("error")
     return property_lines(f"{section}.extra", error.faults) if isinstance(error, PropertyFaults) else None
@@ -292,7 +289,7 @@ def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
 
 def _fault(key: str, value: object) -> str | None:
     if (reason := REJECTED.get(key)) is not None:
-        return f"must not be set: {reason}; take it out"
+        return f"must not be set: {reason}; remove it"
     if key not in ALLOWED | SECRET:
         near = difflib.get_close_matches(key, ALLOWED | SECRET, n=1, cutoff=0.5)
         nearest = f"the nearest valid name is {near[0]!r}" if near else "scorer/docs/client-properties.md lists the properties"

@@ -73,13 +73,12 @@ class KafkaSettings(BaseModel):
 def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> bool:
     """Return whether the value of a setting or client property must never be printed.
 
-    In `security` and `extra` every value is secret unless its name is known to be harmless, because a misspelt name may have a
-    password as its value.
-
     Args:
         key: The name of the setting, with its sections.
-        properties: The harmless properties of `extra`.
+        properties: The properties of `extra` whose values may be printed.
     """
+    # In `security` and `extra` every value is secret unless its name is known to be harmless: a misspelt name may have a
+    # password as its value.
     lowered = key.lower()
     _, pass_through, name = lowered.partition(".extra.")
     if pass_through and name in properties:
@@ -139,11 +138,11 @@ class ErrorWatch:
     """An error callback that stores two errors of a client.
 
     Attributes:
-        fatal: the first error that a retry cannot cure, such as a wrong password, although librdkafka retries for ever; None if
-            there was no such error.
-        last: the most recent error; None if there was no error. The error "no broker is connected" is stored only if no other
-            error is stored yet.
+        fatal: the first error that a retry cannot cure, such as a wrong password; None if there was none.
+        last: the most recent error; None if there was none.
     """
+
+    # librdkafka retries even after such an error. "No broker is connected" never replaces another error.
 
     def __init__(self) -> None:
         self.fatal: KafkaError | None = None
@@ -159,11 +158,9 @@ class ErrorWatch:
 
 @contextlib.contextmanager
 def unwrap_kafka_errors() -> Iterator[None]:
-    """Raise KafkaException instead of the SystemError that confluent-kafka causes for a fatal error of a producer.
-
-    confluent-kafka calls the Python logger after it has set the KafkaException and before it returns to Python. Python reports
-    this as a SystemError whose cause is the KafkaException.
-    """
+    """Raise the KafkaException behind a SystemError of confluent-kafka."""
+    # After a fatal error of a producer, confluent-kafka calls the Python logger between setting the KafkaException and
+    # returning to Python. Python reports this as a SystemError whose cause is the KafkaException.
     try:
         yield
     except SystemError as error:
@@ -181,11 +178,8 @@ class Plugin(Protocol):
     path: str
 
     def handle(self) -> int:
-        """Return the librdkafka handle of the client that the calling thread has created last.
-
-        While librdkafka creates a client, it passes the client's handle to the plugin, and the plugin stores the handle for the
-        thread.
-        """
+        """Return the librdkafka handle of the client that the calling thread has created last."""
+        # librdkafka passes the handle to the plugin while it creates the client, and the plugin stores it for the thread.
 
 
 class HandledConsumer(Consumer):
@@ -211,7 +205,7 @@ Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
 def _create_with_handle(
     plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]
 ) -> Handled:
-    """Create a client. If `plugin` is given, load the plugin into the client, and set the client's attribute `handle`."""
+    """Create a client, with its librdkafka handle as the attribute `handle` if a plugin is given."""
     if plugin is None:
         return _create(settings, kind, properties)
     created = _create(settings, kind, properties | {"plugin.library.paths": plugin.path})
@@ -297,12 +291,11 @@ def transactional_producer(
 def warm_up(client: Client, topic: str) -> Client:
     """Connect a client to a broker by requesting the metadata of `topic`, and return the client. Errors are ignored.
 
-    The client must have a right on the topic. Afterwards the caller usually calls `init_transactions`, which sends a request to
-    the coordinator, or `assign`, which sends requests to the partition leaders. If no connection is open when librdkafka (2.16)
-    sends such a request, it waits half a second before it repeats the request. This function sends two metadata requests: after
-    the first answer the client replaces the configured address by the broker's own address, so that the second request opens a
-    connection to that address.
+    The client must have a right on the topic.
     """
+    # If no connection is open when librdkafka (2.16) sends a request to the coordinator or to a partition leader, it waits half
+    # a second before it repeats the request. There are two metadata requests: after the first answer the client replaces the
+    # configured address by the broker's own address, and the second request opens a connection to that address.
     with contextlib.suppress(KafkaException):
         for _ in range(2):
             client.list_topics(topic, timeout=FIRST_ANSWER_SECONDS)
@@ -320,9 +313,9 @@ def checkpoint_producer(
 ) -> Producer:
     """Create the idempotent producer of an at-least-once session. `on_delivery` is called for failed records only.
 
-    If `singly` is True, the producer sends each record as a batch of its own. Records do not expire in the producer's queue. If
-    a record fails, the session discards all unconfirmed records, so that no later record overtakes the failed one.
+    If `singly` is true, each record is sent as a batch of its own. Records do not expire in the producer's queue.
     """
+    # After a failure the session discards all unconfirmed records, so that no later record overtakes the failed one.
     properties = {
         "enable.idempotence": True,
         "delivery.report.only.error": True,
@@ -348,11 +341,9 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
-    """Create a consumer that reads committed records of assigned partitions, and that joins no consumer group.
-
-    librdkafka still requires a group id, although the consumer does not use the group. If the user has no right to a group with
-    this id, the client reports one error, which callers ignore (`is_group_auth_noise`).
-    """
+    """Create a consumer that reads committed records of assigned partitions, and that joins no consumer group."""
+    # librdkafka still requires a group id. If the user has no right to a group with this id, the client reports one error,
+    # which callers ignore (`is_group_auth_noise`).
     return plugged_reader(settings, client_id, None, **properties)
 
 
@@ -363,7 +354,7 @@ def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | Non
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether an error of a `reader` only reports a missing right to its group, which the reader does not use."""
+    """Return whether an error of a `reader` only reports a missing right to its group, which is not used."""
     return REFUSED.reason(error) == "group"
 
 

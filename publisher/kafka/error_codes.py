@@ -1,9 +1,10 @@
 """The meanings of Kafka's error codes: one table of codes per meaning, with a reason for each code.
 
-For example, `error in FENCED` returns whether a KafkaError means that the producer is fenced.
-
-No other module interprets an error code. Codes that begin with an underscore are librdkafka's, the others are the broker's.
+For example, `error in FENCED` tests whether a KafkaError means that the producer is fenced. No other module interprets an error
+code.
 """
+
+# Codes that begin with an underscore are librdkafka's, the others are the broker's.
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 class Codes(dict[int, str]):
     """The error codes that have one meaning, with a reason for each code.
 
-    `error in codes` returns whether the table contains the code of a KafkaError.
+    `error in codes` tests whether the code of a KafkaError is one of them.
     """
 
     def __init__(self, *reasons: tuple[int, str]) -> None:
@@ -138,16 +139,11 @@ NO_SUCH_GROUP = Codes((KafkaError.GROUP_ID_NOT_FOUND, "the group has no members 
 
 
 def no_answer(message: str) -> KafkaException:
-    """Return a KafkaException with a time-out error.
-
-    A caller raises it if the caller stops waiting for an answer before the Kafka client reports a time-out itself.
-    """
+    """Return a KafkaException with a time-out error, for a caller that stops waiting before the client does."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, message))
 
 
 def no_leader(message: str) -> KafkaException:
-    """Return a KafkaException with the error "leader not available".
-
-    A caller raises it if a broker's answer lacks values that only the leader of a partition can return.
-    """
+    """Return a KafkaException with the error "leader not available"."""
+    # For a broker's answer that lacks values that only the leader of a partition can return.
     return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, message))

@@ -1,9 +1,11 @@
 """The group query: a program that describes one consumer group for its parent process, and may be aborted by librdkafka.
 
-`isolated_groups.py` starts the program. An assertion of librdkafka aborts a process whose query of a group is pending while the
-coordinator fails or returns (librdkafka #4605). The program imports little, because a new process runs it for each query. It
-reads the properties of its client, which may contain passwords, from its standard input.
+`isolated_groups.py` starts the program. It reads the properties of its client, which may contain passwords, from its standard
+input.
 """
+
+# An assertion of librdkafka aborts a process whose query of a group is pending while the coordinator fails or returns
+# (librdkafka #4605). The program imports little, because a new process runs it for each query.
 
 import json
 import os

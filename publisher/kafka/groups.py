@@ -1,9 +1,10 @@
 """The consumer groups of a cluster: read their committed positions and members, and move the positions of a group. Thin I/O.
 
-The administrative client may end its process if a coordinator fails or returns during a query (librdkafka #4605, #5397).
-Long-lived processes therefore request positions with a consumer that does not join the group (`GroupReader`), and members and
-rights with `IsolatedGroups`. Short commands may use an administrative client instead.
+Long-lived processes must use `GroupReader` for positions and `IsolatedGroups` for members and rights. Short commands may use an
+administrative client instead.
 """
+
+# The administrative client may end its process if a coordinator fails or returns during a query (librdkafka #4605, #5397).
 
 import logging
 from collections.abc import Collection, Iterable
@@ -50,9 +51,11 @@ class GroupPosition(msgspec.Struct, frozen=True):
 class GroupReader:
     """Reads the committed positions of one group, with a consumer that does not join the group.
 
-    If `decided` is True, the group's coordinator does not return a position while an open transaction may change it. If
-    `decided` is False, the coordinator returns the last committed position. Methods raise KafkaException if the coordinator
-    does not answer or rejects the request.
+    Methods raise KafkaException if the coordinator does not answer or rejects the request.
+
+    Args:
+        decided: whether to wait while an open transaction may change a position. Otherwise the last committed position is
+            returned.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
@@ -64,12 +67,12 @@ class GroupReader:
     def committed(
         self, partitions: Iterable[Partition], seconds: float, *, allow_partial: bool = False
     ) -> list[TopicPartition]:
-        """Return the committed offset and its metadata for each partition; the offset is negative if none is committed.
+        """Return the committed offset of each partition with its metadata; the offset is negative if there is none.
 
         Args:
             partitions: the partitions.
             seconds: how long to wait for the answer.
-            allow_partial: whether to omit partitions for which the coordinator reports an error, instead of raising the error.
+            allow_partial: whether to omit partitions for which the coordinator reports an error, instead of raising it.
         """
         self._consumer.poll(0)  # otherwise its connection errors accumulate
         positions = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
@@ -99,24 +102,19 @@ class GroupReader:
             ) from exception
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
-        """Return the partitions whose committed position is undecided, because an open transaction may change the position.
-
-        While one of the requested partitions is undecided, the client repeats the request, and sends no other request. This
-        method therefore first requests all partitions together, with a short time limit. If the coordinator answers, all
-        partitions are decided, and the result is empty.
-
-        If the coordinator does not answer, the result depends on `singly`. If `singly` is False, the result is all partitions,
-        although some of them may be decided. If `singly` is True, the method requests one partition after another, until it
-        finds an undecided partition. The result is then the partitions that it has not requested, followed by the undecided
-        partition. If it finds no undecided partition, the result is empty.
+        """Return the partitions whose committed position an open transaction may still change.
 
         Args:
-            partitions: the partitions. A caller that calls this method repeatedly passes the last result.
-            singly: whether to request the partitions one by one.
+            partitions: the partitions. A caller that repeats this call passes the last result.
+            singly: whether to request the partitions one by one, and stop at the first undecided one. Otherwise the result is
+                all partitions or none.
 
         Raises:
             KafkaException: if the coordinator does not answer at all.
         """
+        # While one of the requested partitions is undecided, the client repeats the request, and sends no other request. All
+        # partitions are therefore requested together first, with a short time limit. With `singly`, the undecided partition is
+        # last in the result, after the partitions that were not requested.
         if not partitions:
             return []
         unused = partitions[0][0], NO_PARTITION  # always decided: there is no answer only if the coordinator is unavailable
@@ -233,7 +231,7 @@ def client_ids_by_member(source: GroupSource, group: str, seconds: float = ANSWE
 
 
 def member_ids(source: GroupSource, group: str, client_id: str, seconds: float = ANSWER_SECONDS) -> frozenset[str]:
-    """Return the member ids of the group's members with this client id.
+    """Return the ids of the group's members with this client id.
 
     Raises:
         KafkaException: if the coordinator does not answer.
@@ -258,14 +256,14 @@ def _describe(source: GroupSource, group: str, seconds: float, *, rights: bool) 
 
 
 def check_right_to_join(source: GroupSource, settings: KafkaSettings, group: str) -> None:
-    """Raise NotAllowed if this client has no right to join the group. If the broker does not answer, return without a check."""
+    """Raise NotAllowed if this client has no right to join the group. Nothing is checked if the broker does not answer."""
     missing_rights = [Right(READ, GROUP, group)]
     try:
         allowed = _describe(source, group, ANSWER_SECONDS, rights=True).operations
     except KafkaException as exception:
         if exception.args[0] in REFUSED:
             raise acls.refused(settings, missing_rights) from None
-        log.info("cannot read the rights to group %s yet: %s", group, exception.args[0])
+        log.info("cannot read the access rights to the consumer group %s yet: %s", group, exception.args[0])
         return
     if allowed and READ.value not in allowed:
         raise acls.refused(settings, missing_rights)
@@ -277,11 +275,8 @@ def _positions(partitions: Iterable[TopicPartition]) -> tuple[GroupPosition, ...
 
 
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
-    """Return the error to raise for a Kafka error: NotAllowed for a missing right, otherwise Retriable.
-
-    The broker does not report which right is missing. The message of NotAllowed therefore names every right in `needed` that
-    may be missing.
-    """
+    """Return the error to raise for a Kafka error: NotAllowed for a missing right, otherwise Retriable."""
+    # The broker does not report which right is missing, so the message of NotAllowed names every right in `needed`.
     if error in REFUSED:
         kind = REFUSED.reason(error)
         return acls.refused(settings, [right for right in needed if right.kind == kind] or needed)

@@ -8,15 +8,13 @@ Headers = list[tuple[str, str | bytes | None]] | None
 
 
 def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Exception]]:
-    """Return the headers of each message, and the errors of messages with unreadable headers.
+    """Return the headers of each message, and the errors of messages with unreadable headers by message index.
 
-    `Message.headers()` fails if a header name is not UTF-8. The method is called only once per message, because a second call
-    returns an invalid list that crashes the process. It is called through `map`, because otherwise a later, unrelated call may
-    raise the error (confluent-kafka 2.16).
-
-    Returns:
-        The headers of each message, None if they are unreadable or the message has none; and the errors by message index.
+    The headers are None if they are unreadable or the message has none.
     """
+    # `Message.headers()` fails if a header name is not UTF-8. It is called only once per message, because a second call returns
+    # an invalid list that crashes the process. It is called through `map`, because otherwise a later, unrelated call may raise
+    # the error (confluent-kafka 2.16).
     remaining = iter(messages)
     headers: list[Headers] = []
     unread: dict[int, Exception] = {}

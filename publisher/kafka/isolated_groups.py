@@ -1,9 +1,11 @@
 """Describe consumer groups in short child processes, because librdkafka may abort a process that describes a group.
 
-The abort happens if a query is pending while the coordinator fails or returns (librdkafka #4605). Long-lived processes must use
-`IsolatedGroups` instead of an administrative client. The client's older call `list_groups` is no alternative: it sends requests
-to every broker instead of the coordinator, fails if one broker does not answer, and does not return the client's rights.
+Long-lived processes must use `IsolatedGroups` instead of an administrative client.
 """
+
+# The abort happens if a query is pending while the coordinator fails or returns (librdkafka #4605). The client's older call
+# `list_groups` is no alternative: it sends requests to every broker instead of the coordinator, fails if one broker does not
+# answer, and does not return the client's rights.
 
 import contextlib
 import json

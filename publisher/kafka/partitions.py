@@ -43,9 +43,7 @@ def offsets(
     seconds: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Offsets:
-    """Return the offset that `spec` selects in each partition.
-
-    `spec` is EARLIEST, LATEST, or a timestamp. For a timestamp, the offset is that of the first record at or after it.
+    """Return the offset that `spec` selects in each partition: EARLIEST, LATEST, or the first record at or after a timestamp.
 
     The offset is -1 if no record is at or after the timestamp. With READ_COMMITTED, LATEST is the last stable offset.
 

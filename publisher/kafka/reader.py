@@ -48,7 +48,7 @@ Unread = Callable[[Partition, Range], None]
 
 
 class PartitionBatch(NamedTuple):
-    """Records of one partition in ascending order: `messages` and their `offsets`, between which offsets may be missing."""
+    """Records of one partition in ascending order, with their offsets, which may have gaps."""
 
     partition: Partition
     offsets: list[int]
@@ -71,7 +71,10 @@ class TopicReader:
     """
 
     def __init__(self, settings: kafka.KafkaSettings, client_id: str, answer_seconds: float = 10.0) -> None:
-        """Connect to the cluster. `answer_seconds` limits the wait for each answer. Raises Fatal as `connect` does."""
+        """Connect to the cluster. Raises Fatal in the same cases as `connect`.
+
+        `answer_seconds` limits the wait for each answer.
+        """
         self._answer_seconds = answer_seconds
         self._settings = settings
         self._client_id = client_id
@@ -112,19 +115,15 @@ class TopicReader:
         return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def spans(self, partitions: Collection[Partition], *, undecided: bool = False) -> dict[Partition, Bounds]:
-        """Return the range of retained offsets of each partition.
+        """Return the range of retained offsets of each partition, up to the last stable offset.
 
-        If `undecided` is False, the range ends at the last stable offset. If `undecided` is True, it ends at the high
-        watermark, so that it includes records of open transactions.
+        With `undecided`, the range includes records of open transactions.
         """
         ends = (self.written if undecided else self.visible)(partitions)
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
-        """Return, for each partition in `ends`, the first offset with a timestamp of at least `unix_ms`.
-
-        If there is no such record before the end of the partition in `ends`, return this end.
-        """
+        """Return, for each partition in `ends`, the first offset with a timestamp of at least `unix_ms`, or else its end."""
         offsets = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
@@ -148,18 +147,18 @@ class TopicReader:
     def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[PartitionBatch]:
         """Yield the committed records of these offset ranges in batches. Waits for transactions that are open in the ranges.
 
-        If the client cannot decompress a batch, the partition is read in the sandbox, a child process. If the sandbox cannot
-        decompress the batch either, the batch is skipped, and `unread` is called with the offsets of the batch.
+        Batches that cannot be decompressed are skipped.
 
         Args:
             spans: for each partition, the first offset to read and the offset after the last one.
-            undecided: whether to yield the records of open and aborted transactions too. If True, the method does not wait for
-                transactions, and raises UnreadablePartition instead of skipping a batch.
-            unread: called for a skipped batch; by default the batch is logged.
+            undecided: whether to yield the records of open and aborted transactions too, without waiting for transactions or
+                skipping batches.
+            unread: called with the offsets of a skipped batch; by default they are logged.
 
         Raises:
-            UnreadablePartition: if `undecided` is True and the client cannot decompress a batch.
+            UnreadablePartition: if `undecided` is true and the client cannot decompress a batch.
         """
+        # A batch is skipped only if a child process, the sandbox, cannot decompress it either.
         if undecided:
             yield from self._read(spans, undecided=True)
             return
@@ -183,13 +182,12 @@ class TopicReader:
     def _read_sandboxed(
         self, partition: Partition, at: int, stop: int, unread: Unread
     ) -> Iterator[tuple[list[PartitionBatch], int]]:
-        """Read a partition in the sandbox (a child process), from the offset `at` up to the offset `stop`.
-
-        The iteration ends before `stop` if the sandbox reports that the client itself can read the partition again.
+        """Read a partition in the sandbox (a child process), from the offset `at` up to the offset `stop` or earlier.
 
         Yields:
             A list of batches, empty if a batch was skipped, and the next offset to read.
         """
+        # The iteration ends early if the sandbox reports that the client itself can read the partition again.
         sandbox = sandboxed(self._settings, self._client_id, EXPANDED_BYTES)
         sandbox.add(partition, at)
         deadline = time.monotonic() + STALL_SECONDS
@@ -199,7 +197,8 @@ class TopicReader:
                 if result is None:
                     if time.monotonic() > deadline:
                         raise Fatal(
-                            f"no record of {partition[0]}[{partition[1]}] arrived from the sandbox for {STALL_SECONDS:.0f} s"
+                            f"no record of {partition[0]}[{partition[1]}] arrived from the sandbox process "
+                            f"for {STALL_SECONDS:.0f} s"
                         )
                     continue
                 deadline = time.monotonic() + STALL_SECONDS
@@ -240,9 +239,9 @@ class TopicReader:
         Args:
             consumer: the consumer, with the partitions assigned.
             remaining: the stop offset of each partition. Completed partitions are removed.
-            most: the limit of records for the first call of `consume`. If `most` is 1, the limit is also 1 for each later call.
-                Otherwise this method chooses the limit of each later call so that the call returns about CALL_BYTES.
+            most: how many records the first call of `consume` may return. If it is 1, this limit applies to all calls.
         """
+        # Unless `most` is 1, each later call gets a limit at which it returns about CALL_BYTES.
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
             messages = consumer.consume(most, CALL_SECONDS)
@@ -301,10 +300,10 @@ def _refused(answer: BaseException | None) -> bool:
 def _group_records(
     settings: kafka.KafkaSettings, messages: list[Message], remaining: Offsets
 ) -> tuple[list[PartitionBatch], list[Partition]]:
-    """Group messages by partition, and drop the records at or after the stop offset of their partition in `remaining`.
+    """Group messages by partition, without records at or after the stop offset of their partition.
 
     Returns:
-        The batches, and the partitions that have reached their stop offset in `remaining`.
+        The batches, and the partitions that have reached their stop offset.
     """
     by_partition: dict[tuple[str | None, int | None], list[Message]] = {}
     ends: dict[Partition, int] = {}

@@ -1,7 +1,6 @@
 """The roles of Kafka users, the commands that each role runs, and the hints that name the role of a rejected command.
 
-deploy/rights.md shows the table, and has the rights of each role. This module depends on no other module of the product. It
-does not know the rights: `acls.py` has them.
+The rights of each role are in `acls.py` and deploy/rights.md. This module depends on no other module of the product.
 """
 
 import sys
@@ -15,6 +14,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "scorer audit",
         "scorer tail",
         "scorer status",
+        "scorer tables",
         "scorer judge",
         "scorer lineage",
         "scorer labels",
@@ -67,17 +67,15 @@ def role_of(arguments: Sequence[str]) -> str | None:
 
 
 def principal(username: str, role: str | None) -> str:
-    """Return the user name that a hint inserts into the commands that grant rights.
-
-    If `role` is a service or None, the result is `username`, or the placeholder NAME if `username` is empty. For any other role
-    the result is a placeholder, the name of the role in capitals. The user of the current process is not suggested in this
-    case, because this user may belong to another role, and must not get the rights of `role`. For example, a scorer with the
-    right to write to its input topics could score events that it has written itself.
+    """Return the user name that a hint inserts into the commands that grant rights, or a placeholder.
 
     Args:
         username: the configured user name; empty if there is none, as with client certificates.
         role: the role of the command; None if no role runs it.
     """
+    # For a role other than a service the result is a placeholder: the user of the current process may belong to another role,
+    # and must not get the rights of `role`. For example, a scorer with the right to write to its input topics could score
+    # events that it has written itself.
     if role is None or role in SERVICES:
         return username or "NAME"
     return role.upper()
@@ -101,7 +99,7 @@ def running_role() -> str | None:
 
 
 def _is_command(words: Sequence[str], command: Sequence[str]) -> bool:
-    """Return whether the command line `words` starts with the names in `command` and contains its options."""
+    """Return whether a command line starts with the names in `command` and contains its options."""
     names = [word for word in command if not word.startswith("-")]
     options = set(command) - set(names)
     return list(words[: len(names)]) == names and options <= {word.partition("=")[0] for word in words}

@@ -1,11 +1,12 @@
 """The sandbox: a program that reads partitions for its parent process in limited memory, and may die from their content.
 
-`sandboxed_reads.py` starts the program and sends requests. librdkafka decompresses a whole batch before it returns a record,
-and aborts the process if an allocation fails. In this program, the thread that calls `abort` is stopped instead. The main
-thread then answers with the offsets of the batch, which it reads from the header of the fetched batch in memory.
-
-A process in careful mode fetches each batch alone, so that it knows which batch cannot be read.
+`sandboxed_reads.py` starts the program and sends requests. In careful mode the process fetches one batch per request, so that
+it knows which batch cannot be read.
 """
+
+# librdkafka decompresses a whole batch before it returns a record, and aborts the process if an allocation fails. In this
+# program, the thread that calls `abort` is stopped instead. The main thread then answers with the offsets of the batch, which
+# it reads from the header of the fetched batch in memory.
 
 import contextlib
 import ctypes
@@ -176,11 +177,10 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 
 
 class IsolatedReader:
-    """Answers the requests of the parent with one consumer in limited memory.
+    """Answers the requests of the parent with one consumer in limited memory."""
 
-    The process redirects its standard error to a pipe, and reads the pipe from the file descriptor `died`. If librdkafka writes
-    a failed assertion to the standard error, a thread of librdkafka has called `abort`, and was stopped.
-    """
+    # The process redirects its standard error to a pipe, and reads the pipe from the file descriptor `died`. If librdkafka
+    # writes a failed assertion to the standard error, a thread of librdkafka has called `abort`, and was stopped.
 
     def __init__(self, start: SandboxStart, died: int) -> None:
         settings, client_id, properties = pickle.loads(start.client)
@@ -228,7 +228,7 @@ class IsolatedReader:
 
     @contextlib.contextmanager
     def room_for(self, answer: Answer) -> Iterator[None]:
-        """Lift the memory limit while the caller encodes a large answer, because the encoding needs memory for a copy."""
+        """Lift the memory limit in the context, because encoding a large answer needs memory for a copy."""
         rows = answer.rows if isinstance(answer, Records) else []
         large = sum(len(row.value or b"") + len(row.key or b"") for row in rows) > ANSWER_BYTES // 2
         if large:
@@ -275,17 +275,15 @@ class IsolatedReader:
         return self._dead
 
     def _answer_unreadable(self, request: Read, fresh: bool, error: str) -> Answer:
-        """Return the answer for a batch that cannot be read.
-
-        The answer is Unreadable if it is certain that the unreadable batch contains the requested offset: the process is in
-        careful mode (it fetches one batch per request), and this request is its first one. Otherwise the answer is
-        RepeatCarefully.
+        """Return the answer for a batch that cannot be read: Unreadable if it is the requested batch, else RepeatCarefully.
 
         Args:
             request: the request.
             fresh: whether this request is the first one of the process.
-            error: the error of the client; empty if the client reported none, because a batch needs too much memory.
+            error: the error of the client; empty if the batch needs too much memory.
         """
+        # The batch certainly contains the requested offset if the process fetches one batch per request and this is its first
+        # one.
         resource.setrlimit(resource.RLIMIT_DATA, self._before)
         if not (self._start.careful and fresh):
             return RepeatCarefully()
@@ -318,10 +316,8 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 
 
 def allowed(limit: int) -> int:
-    """Return how many more bytes this process may allocate: `limit` bytes for one batch, plus SPARE_BYTES.
-
-    The result is lower if the container has less free memory.
-    """
+    """Return how many more bytes this process may allocate: `limit` for one batch, plus SPARE_BYTES, or less."""
+    # Less if the container has less free memory.
     return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.container_memory().free)))
 
 

@@ -1,9 +1,10 @@
 """Read partitions through a child process, the sandbox, because the content of a partition may crash its reader.
 
-A compressed batch may expand to any size. If the last reader of a partition died, or if the reader cannot decompress a batch,
-the partition is read through the sandbox (`sandbox_program.py`), and an unreadable batch is skipped. After ENOUGH_BYTES of
-records, or at the end of the partition, the reader itself reads the partition again.
+A partition is read through the sandbox (`sandbox_program.py`) if its last reader died or the reader cannot decompress a batch.
+An unreadable batch is skipped. Then the reader itself reads the partition again.
 """
+
+# A compressed batch may expand to any size. The reader continues after ENOUGH_BYTES of records, or at the end of the partition.
 
 import contextlib
 import logging
@@ -49,7 +50,7 @@ BLIND_DEATHS = 2  # after so many deaths of careful processes at one offset, the
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBatch:
-    """A batch that the sandbox cannot read. If the requested offset is inside the batch, only the rest is skipped.
+    """A batch that cannot be read, and the offsets that are skipped because of it.
 
     Attributes:
         partition: the partition.
@@ -82,9 +83,10 @@ class SandboxResult:
         partition: the partition.
         rows: the records; may be empty.
         unreadable: the batch that cannot be read and is skipped; None if there is none.
-        released: whether the sandbox no longer reads the partition, so that the reader itself must read it again. The sandbox
-            also releases a partition if the broker rejects the fetch, because the reader itself handles that error.
+        released: whether the sandbox no longer reads the partition, so that the reader must read it again.
     """
+
+    # A partition is released too if the broker rejects the fetch, because the reader itself handles that error.
 
     partition: Partition
     rows: list[Row] = field(default_factory=list)
@@ -95,8 +97,8 @@ class SandboxResult:
 class Child(Protocol):
     """The contract of a sandbox process: it reads partitions, one request at a time.
 
-    `ask` sends a request. `answer` waits up to `seconds` for the answer to this request. It returns None if no answer has
-    arrived, and raises EOFError after the process has died. `close` ends the process.
+    `ask` sends a request. `answer` waits up to `seconds` for the answer; it returns None if there is none yet, and raises
+    EOFError after the process has died. `close` ends the process.
     """
 
     def ask(self, question: Read) -> None: ...
@@ -109,7 +111,9 @@ class Child(Protocol):
 class ReaderProcess:
     """A sandbox process, which runs `sandbox_program.py`; implements `Child`.
 
-    `limit` is the memory for one batch in bytes. With `careful` the process fetches each batch alone.
+    Args:
+        limit: the memory for one batch in bytes.
+        careful: whether the process fetches one batch per request.
     """
 
     def __init__(
@@ -174,8 +178,10 @@ class _Suspect:
 class Sandboxed:
     """Reads the sandboxed partitions of one reader through one child process. The reader's thread owns the instance.
 
-    `child(careful)` starts a process; in careful mode the process fetches each batch alone. No process runs while there are no
-    sandboxed partitions. `partition in sandboxed` tests whether the sandbox reads a partition.
+    `partition in sandboxed` tests whether the sandbox reads a partition. No process runs while there are none.
+
+    Args:
+        child: starts a process. Its argument states whether the process fetches one batch per request.
     """
 
     def __init__(self, child: Callable[[bool], Child], clock: Callable[[], float] = time.monotonic) -> None:
@@ -210,7 +216,7 @@ class Sandboxed:
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> SandboxResult | None:
         """Return the next result of the sandbox; None if no result arrives within `seconds`.
 
-        The method sends a request only for a partition for which `readable(partition)` returns True.
+        Only partitions for which `readable(partition)` is true are read.
         """
         if self._requested is None and not self._ask(readable):
             return None
@@ -272,10 +278,10 @@ class Sandboxed:
             case RepeatCarefully():
                 self._restart_in_careful_mode()
             case Failed(error):
-                log.warning("%s[%d] cannot be read in the sandbox: %s", *partition, error)
+                log.warning("the sandbox process cannot read %s[%d]: %s", *partition, error)
                 self._due = self._clock() + RESTART_SECONDS
             case Rejected(error):
-                log.warning("%s[%d] is no longer read in the sandbox: %s", *partition, error)
+                log.warning("the sandbox process no longer reads %s[%d]: %s", *partition, error)
                 return self._finish_result(partition, SandboxResult(partition, released=True))
             case NoAnswerYet():
                 pass
@@ -288,22 +294,17 @@ class Sandboxed:
         self._careful_left = CAREFUL_BYTES
 
     def _count_careful_bytes(self, size: int) -> None:
-        """Count bytes that were read in careful mode (one batch per request), and end this mode after CAREFUL_BYTES.
-
-        Careful mode starts if a fetch of several batches contains an unreadable batch. Such a fetch has fewer bytes than
-        CAREFUL_BYTES. After CAREFUL_BYTES the process has therefore passed the unreadable batch.
-        """
+        """Count bytes that were read in careful mode (one batch per request), and end this mode after CAREFUL_BYTES."""
+        # Careful mode starts after a fetch of several batches with an unreadable one. Such a fetch has fewer bytes than
+        # CAREFUL_BYTES, so the process has passed the unreadable batch by then.
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:
             self._end()
             self._careful = False
 
     def _skip_batch(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> SandboxResult:
-        """Skip an unreadable batch, and return the result that names it.
-
-        The sandbox process is ended, because reading the batch has blocked one of its threads for ever. The next request starts
-        a new process.
-        """
+        """Skip an unreadable batch, end the process, and return the result that names the batch."""
+        # Reading the batch has blocked a thread of the process for ever. The next request starts a new process.
         last = max(answer.last, suspect.at)
         batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.reason)
         log.warning("%s[%d]: %s", *partition, batch)
@@ -314,12 +315,12 @@ class Sandboxed:
         return SandboxResult(partition, unreadable=batch)
 
     def _died(self, partition: Partition, suspect: _Suspect | None) -> SandboxResult | None:
-        """Handle the case that the process died, or did not answer in time, during a request for this partition.
+        """Handle the end of a process that died, or did not answer in time, during a request for this partition.
 
-        If BLIND_DEATHS processes in careful mode (one batch per request) have died at one offset, the batch at this offset is
-        assumed to be the cause, and this offset is skipped. `suspect` is the state of the partition; None if the sandbox no
-        longer reads the partition.
+        `suspect` is the state of the partition; None if the sandbox no longer reads it.
         """
+        # If BLIND_DEATHS processes that fetch one batch per request have died at one offset, the batch there is assumed to be
+        # the cause, and this offset is skipped.
         careful = self._careful
         self._restart_in_careful_mode()
         if suspect is None:

@@ -99,10 +99,14 @@ class SecuritySettings(BaseModel):
     def _complete_login(self) -> None:
         for name in ("mechanism", "username"):
             if getattr(self, name) is None:
-                _fail(name, f"missing; protocol {self.protocol} logs in with a mechanism, a username and a password")
+                _fail(
+                    name, f"this setting is missing; protocol {self.protocol} requires a mechanism, a username and a password"
+                )
         if (self.password is None) == (self.password_file is None):
-            fault = "missing" if self.password is None else "given, and so is password"
-            _fail("password_file", f"{fault}; name a file, or set the environment variable that ends with SECURITY__PASSWORD")
+            if self.password is None:
+                way_out = "name a file, or set the environment variable that ends with SECURITY__PASSWORD"
+                _fail("password_file", f"this setting is missing; {way_out}")
+            _fail("password_file", "both password_file and password are set; remove one of the two settings")
 
     def _complete_tls(self) -> None:
         for name, other in (
@@ -111,15 +115,15 @@ class SecuritySettings(BaseModel):
             ("key_password_file", "key_file"),
         ):
             if getattr(self, name) is not None and getattr(self, other) is None:
-                _fail(other, f"missing, but {name} is {str(getattr(self, name))!r}; name both, or neither")
+                _fail(other, f"this setting is missing, but {name} is {str(getattr(self, name))!r}; set both, or neither")
 
     def _refuse(self, names: tuple[str, ...], condition: str, protocol: str) -> None:
         """Raise SecurityFault if one of the settings `names` is set although the configured protocol does not use it."""
         for name in names:
             value = getattr(self, name)
             if value not in (None, True):
-                shown = "given" if isinstance(value, SecretStr) else repr(str(value))
-                way_out = f"write protocol: {protocol}, or take {name} out"
+                shown = "this setting is given" if isinstance(value, SecretStr) else f"this setting is {str(value)!r}"
+                way_out = f"write protocol: {protocol}, or remove {name}"
                 _fail(name, f"{shown}, but protocol {self.protocol} has no {condition}; {way_out}")
 
 
@@ -169,7 +173,7 @@ def resolve(around: Any, base: Path) -> None:
 
     Args:
         around: the raw values of the section that contains `security`; they are changed.
-        base: the folder from which relative paths begin.
+        base: the folder that relative paths start from.
     """
     section: Any = around.get("security") if isinstance(around, dict) else None
     for name in FILES if isinstance(section, dict) else ():
@@ -178,7 +182,7 @@ def resolve(around: Any, base: Path) -> None:
 
 
 def error_line(fault: Mapping[str, Any], key: str) -> str | None:
-    """Return the line for one of pydantic's errors at `key`; None if the error is not a SecurityFault."""
+    """Return the line for one of pydantic's errors at `key`; None if it is not a SecurityFault."""
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 
@@ -197,7 +201,7 @@ def _check_file(name: str, path: Path | None, security: SecuritySettings) -> Non
         else:
             tls_files.certificates(path)
     except OSError as error:
-        hint = suggestions.file_question(path) or "relative paths begin where the setting was written"
+        hint = suggestions.file_question(path) or "a relative path starts at the folder of the file that contains the setting"
         _fail(name, f"{str(path)!r}: cannot be read: {error.strerror}; {hint}")
     except ValueError as error:
         _fail(name, f"{str(path)!r}: {error}")

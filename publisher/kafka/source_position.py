@@ -46,7 +46,7 @@ def parse(text: str | bytes) -> Position:
         if not topic:
             raise ValueError
     except ValueError:
-        raise ValueError(f"not a position: {text!r}; expected <region>/<topic>/<partition>/<offset>") from None
+        raise ValueError(f"{text!r} is not a position; write <region>/<topic>/<partition>/<offset>") from None
     return Position(region, topic, partition, offset)
 
 
@@ -55,11 +55,11 @@ def parse_offset(text: str | bytes) -> int:
     try:
         return _number(text.decode("ascii") if isinstance(text, bytes) else text, LARGEST_OFFSET)
     except ValueError:
-        raise ValueError(f"not an offset: {text!r}") from None
+        raise ValueError(f"{text!r} is not an offset, which is a whole number from 0") from None
 
 
 def offset_of(text: bytes, begins: bytes) -> int:
-    """Return the offset in the position `text`, or -1 if `text` is not a position that begins with `begins`.
+    """Return the offset in a position in text form, or -1 if the position does not start with `begins`.
 
     `begins` is the part before the offset: `<region>/<topic>/<partition>/`.
     """
@@ -87,13 +87,13 @@ def renamed(form: str, region: str, topic: str) -> str:
 
 
 def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
-    """Return the header `x-origin` of a record in `partition`; None unless a relay has written the record into `partition`.
+    """Return the header `x-origin` of a record that a relay has copied into `partition`; None for any other record.
 
-    If the header `x-copied-to` names another partition, the record is not a copy: a program has read a copy and has written a
-    new record with the headers of the copy. A record without `x-copied-to` may have been written by a release that did not
-    write this header. Such a record counts as a copy, unless the relay would have copied its origin to another partition
-    according to `renaming` (the setting `destination.topic`).
+    `renaming` is the setting `destination.topic`, which names the copies.
     """
+    # A record is no copy if `x-copied-to` names another partition: a program has forwarded the headers of a copy. Early
+    # releases wrote no `x-copied-to`. A record without it is a copy, unless the relay would have copied its origin to another
+    # partition.
     if not headers:
         return None
     by_name = dict(headers)

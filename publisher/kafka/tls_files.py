@@ -16,9 +16,9 @@ def secret(path: Path) -> str:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
-        raise ValueError("is not text; a password file holds one line of UTF-8") from None
+        raise ValueError("the file is not text; a password file must contain one line of UTF-8") from None
     if len(lines) != 1 or not lines[0]:
-        raise ValueError(f"holds {len(lines)} lines; a password file holds one line, the password")
+        raise ValueError(f"the file contains {len(lines)} lines; a password file must contain one line, the password")
     return lines[0]
 
 
@@ -29,7 +29,7 @@ def certificates(path: Path) -> "list[x509.Certificate]":
     try:
         return x509.load_pem_x509_certificates(path.read_bytes())
     except ValueError:
-        raise ValueError("holds no PEM certificate (-----BEGIN CERTIFICATE-----)") from None
+        raise ValueError("the file contains no PEM certificate (-----BEGIN CERTIFICATE-----)") from None
 
 
 def check_key(path: Path, password: str | None, certificate: Path) -> None:
@@ -46,17 +46,16 @@ def check_key(path: Path, password: str | None, certificate: Path) -> None:
         key = load_pem_private_key(data, None if password is None else password.encode())
     except TypeError:
         if password is None:
-            raise ValueError("is encrypted; set key_password_file to a file that contains its password") from None
-        raise ValueError("is not encrypted; remove key_password_file") from None
+            raise ValueError("the key is encrypted; set key_password_file to a file that contains its password") from None
+        raise ValueError("the key is not encrypted; remove key_password_file") from None
     except ValueError:
-        fault = "no PEM key (-----BEGIN PRIVATE KEY-----)"
-        raise ValueError(
-            f"holds {fault}" if password is None else f"holds {fault}, or key_password_file does not hold its password"
-        ) from None
+        fault = "the file contains no PEM key (-----BEGIN PRIVATE KEY-----)"
+        raise ValueError(fault if password is None else f"{fault}, or key_password_file contains another password") from None
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if key.public_key().public_bytes(*form) != certificates(certificate)[0].public_key().public_bytes(*form):
         raise ValueError(
-            f"is not the key of certificate_file {str(certificate)!r}; set certificate_file and key_file to a matching pair"
+            f"the file is not the key of certificate_file {str(certificate)!r}; "
+            "set certificate_file and key_file to a matching pair"
         )
 
 

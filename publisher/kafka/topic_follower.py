@@ -38,11 +38,12 @@ class TopicFollower:
 
     Attributes:
         topics: the existing topics.
-        unread: the partitions that are not read to their initial end yet. If the caller uses `to_end` or `oldest_first`, the
-            initial end is the high watermark at the start of this call. If the caller uses only `poll`, the initial end is the
-            first end that the consumer reports.
+        unread: the partitions that are not yet read to the end that they had at the start.
         consumer: the consumer.
     """
+
+    # The end at the start is the high watermark for `to_end` and `oldest_first`. For `poll` it is the first end that the
+    # consumer reports.
 
     def __init__(
         self,
@@ -91,12 +92,12 @@ class TopicFollower:
             yield from messages
 
     def oldest_first(self) -> Iterator[Message]:
-        """Yield every record up to the current ends, the records of all partitions merged by timestamp.
+        """Yield every record up to the current ends, merged by timestamp. The order within a partition is kept.
 
-        The order within each partition is kept. At most HELD_RECORDS records are buffered. If one partition is read much more
-        slowly than the others, its records may therefore be yielded after later records of the others. If reading fails, all
-        records that were read are yielded before Fatal is raised.
+        If reading fails, all records that were read are yielded before Fatal is raised.
         """
+        # At most HELD_RECORDS records are buffered. If one partition is read much more slowly than the others, its records may
+        # be yielded after later records of the others.
         newest: dict[Partition, int] = {}
         pending: list[tuple[int, Partition, int, Message]] = []
         try:
@@ -113,19 +114,13 @@ class TopicFollower:
             raise
 
     def _written(self) -> Offsets:
-        """Return the high watermark of each unread partition.
-
-        Unlike the last stable offset, it includes transactions whose commit the broker has acknowledged but not yet made
-        visible.
-        """
+        """Return the high watermark of each unread partition."""
+        # Unlike the last stable offset, it includes transactions whose commit is acknowledged but not yet visible.
         return TopicReader(self._settings, self._client_id).written(self.unread)
 
     def _record_end(self, partition: Partition, at: int) -> None:
-        """Handle the consumer's report that it has read all committed records of a partition up to the offset `at`.
-
-        If `at` is at or after the high watermark at the start of the read, the partition is read completely. Otherwise a
-        transaction is open at the offset `at`.
-        """
+        """Handle the consumer's report that it has read all committed records of a partition up to the offset `at`."""
+        # Before the high watermark at the start of the read, this means that a transaction is open at `at`.
         if at >= self._ends.get(partition, 0):
             self.unread.discard(partition)
         else:

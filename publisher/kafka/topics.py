@@ -135,27 +135,28 @@ class Topics:
 
         Raises:
             NotAllowed: if an operation in `needed` is denied. The error names every denied operation, and the topics that this
-                client may not describe: whether they exist is unknown.
+                client may not describe.
         """
         topics, operations = self._describe(needed)
         if missing_rights := acls.missing(needed, operations):
             refusal = acls.refused(self._settings, missing_rights)
             if hidden := [right.name for right in missing_rights if operations[right.name] == HIDDEN]:
                 names = ", ".join(dict.fromkeys(hidden))
-                raise NotAllowed(f"{refusal}; not visible to this user, whether or not they exist: {names}", refusal.hint)
+                raise NotAllowed(
+                    f"{refusal}; topics that are not visible to this user, whether or not they exist: {names}", refusal.hint
+                )
             raise refusal
         return topics
 
     def hidden(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the topics among `names` that this client may not describe. Whether they exist is unknown."""
+        """Return the topics among `names` that this client may not describe, whether or not they exist."""
         _, operations = self._describe(names)
         return frozenset(name for name, allowed in operations.items() if allowed == HIDDEN)
 
     def _describe(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Operations | None]]:
         """Return the existing topics among `names`, and the operations that the broker allows on each topic.
 
-        Instead of the operations, the result has HIDDEN for a topic that this client may not describe, and None if the broker
-        does not report the operations.
+        The operations are HIDDEN if this client may not describe the topic, and None if the broker reports no operations.
         """
         requested = sorted(names)
         topic_names.check(requested)
@@ -184,10 +185,8 @@ class Topics:
         return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective configuration of existing topics, by topic; {} for a topic that this client may not query.
-
-        A broker may not know a new topic yet, so the request is repeated for a topic that the broker reports as missing.
-        """
+        """Return the effective configuration of existing topics, by topic; {} for a topic that this client may not query."""
+        # A broker may not know a new topic yet, so the request is repeated for a missing topic.
         configs: dict[str, dict[str, str]] = {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         deadline = time.monotonic() + self._seconds
@@ -214,10 +213,8 @@ class Topics:
         self.create_all([NewTopic(name, partitions, -1, config=dict(config))])
 
     def create_all(self, plans: list[NewTopic]) -> None:
-        """Create topics, unless they exist.
-
-        Each topic is created with a request of its own, because Apache Kafka creates at most 10,000 partitions per request.
-        """
+        """Create topics, unless they exist."""
+        # Each topic has a request of its own, because Apache Kafka creates at most 10,000 partitions per request.
         futures = [self._admin.create_topics([plan], operation_timeout=self._seconds) for plan in plans]
         for name, created in (item for future_by_name in futures for item in future_by_name.items()):
             self._finish(created, f"create topic {name}", Right(CREATE, TOPIC, name), CREATED_ALREADY)
@@ -299,11 +296,9 @@ class Topics:
         return Retriable(f"{self.name} returned an error: {error.str()}")
 
     def _renew(self) -> None:
-        """Replace the client, at most once in RENEW_SECONDS.
-
-        A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy. The
-        replaced client is kept until the next replacement, because other threads may still wait for answers to its requests.
-        """
+        """Replace the client, at most once in RENEW_SECONDS."""
+        # A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy. The
+        # replaced client is kept until the next replacement, because other threads may still wait for its answers.
         now = time.monotonic()
         if now >= self._renewed + RENEW_SECONDS:
             self._renewed = now
@@ -350,10 +345,9 @@ def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, flo
 
 
 def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:
-    """Return the configuration for a new destination topic: the settings in COPIED_CONFIG, as in `source`.
+    """Return the configuration for a new destination topic: the settings in COPIED_CONFIG, as in the source topic.
 
-    `source` is the configuration of the source topic. The limit `max.message.bytes` is increased by `room` bytes, for the
-    headers that the relay adds.
+    `max.message.bytes` is increased by `room`, the bytes of the headers that the relay adds.
     """
     config = {name: source[name] for name in COPIED_CONFIG if name in source}
     if "max.message.bytes" in config:

@@ -1,13 +1,12 @@
 """The checkpoints of relays: the positions of their copies, as records of a compacted topic at the destination.
 
-A lane, a thread that copies some of the partitions, writes the copies of records and the position after these records in one
-transaction. A position therefore shows exactly which copies are visible. The topic also contains one registration per relay
-(its number of lanes, and the process that started last) and, if the relay follows consumer groups, the last snapshot of its
-source. Encoding is pure; `CheckpointLog` reads the topic.
-
-Relays share the topic, so every relay can write any record to it. An unreadable record is logged and skipped. Such a record
-stops only the relay that the record's key names, because this relay's position, or its number of lanes to fence, is unknown.
+A checkpoint is written in the same transaction as the copies before it. The topic also has the registration of each relay and,
+if the relay follows consumer groups, the last snapshot of its source. Encoding is pure; `CheckpointLog` reads the topic.
 """
+
+# Relays share the topic, so every relay can write any record to it. An unreadable record is logged and skipped. Such a record
+# stops only the relay that the record's key names, because this relay's position, or its number of copying threads to fence, is
+# unknown.
 
 import logging
 from typing import Annotated, NamedTuple, TypeVar
@@ -83,16 +82,16 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class Registration(msgspec.Struct, frozen=True):
     """The record of the process that started last under a relay's name.
 
-    If a process reads a registration whose `instance` is not its own, another process has replaced this process.
-
     Attributes:
-        lanes: the number of lanes whose transactional ids the next process must fence.
+        lanes: the number of copying threads whose transactional ids the next process must fence.
         instance: a random id of the process.
         what: the command of the process.
         host: the host name.
         pid: the process id.
         at_ms: when the process registered (Unix ms).
     """
+
+    # A process that reads another `instance` than its own has been replaced.
 
     lanes: Annotated[int, msgspec.Meta(ge=0, le=MOST_LANES)]
     instance: str
@@ -168,19 +167,18 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
             return (relay,)
         case [relay, region, topic, partition] if partition.isdecimal() and int(partition) <= LARGEST_PARTITION:
             return CheckpointKey(relay, region, topic, int(partition))
-    raise ValueError(f"not a valid checkpoint key: {text!r}")
+    raise ValueError(f"{text!r} is not a valid checkpoint key")
 
 
 class CheckpointLog:
     """The positions, registrations and source snapshots of all relays, as of the last `refresh`.
 
-    Methods raise Fatal as the methods of TopicReader do. They also raise Fatal, with exit code 3, if the newest record of a
-    position of `relay`, or the newest record of its registration, is unreadable. If `repairing` is True, unreadable positions
-    and registrations raise no error.
+    Methods raise Fatal in the same cases as those of TopicReader. They also raise Fatal (exit code 3) if a position or the
+    registration of `relay` is unreadable. If `repairing` is true, such records raise no error.
 
     Attributes:
-        unreadable: for each key whose newest record is unreadable, the location of that record and the error. In `positions`,
-            `registrations` and `snapshots`, such a key retains the value of its last readable record.
+        unreadable: for each key whose newest record is unreadable, the location of that record and the error. The key keeps its
+            last readable value in the other attributes.
         positions: the checkpoints by key.
         registrations: the registrations by relay.
         snapshots: the source snapshots by relay.
@@ -199,21 +197,17 @@ class CheckpointLog:
         self._read: Offsets = {}
 
     def refresh(self) -> None:
-        """Read up to the current end of the topic.
-
-        The call waits until open transactions in the topic are decided, because an open transaction hides all later records,
-        including those of committed transactions.
-        """
+        """Read up to the current end of the topic. Waits until open transactions in it are decided."""
+        # An open transaction hides all later records, including those of committed transactions.
         self._read_to(self.reader.written(self.reader.partitions([self.topic])))
 
     def refresh_visible(self, relay: str) -> None:
         """Read up to the last stable offset, without waiting for open transactions.
 
-        The records up to the last stable offset are enough to decide which transactional ids to fence. It would be useless to
-        wait for the transactions of a killed process, because they stay open until the caller fences them or until they time
-        out. There is one exception: if a registration of `relay` follows the last stable offset, the method waits until this
-        registration can be read.
+        If a registration of `relay` follows the last stable offset, wait until it can be read.
         """
+        # These records are enough to decide which transactional ids to fence. Transactions of a killed process stay open until
+        # the caller fences them or until they time out, so it would be useless to wait for them.
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)
         self._read_to(visible)
@@ -257,10 +251,9 @@ class CheckpointLog:
         return {key: position for key, position in self.positions.items() if key.relay == relay}
 
     def is_earlier(self, key: CheckpointKey, other: CheckpointKey) -> bool:
-        """Return whether the first checkpoint of the position `key` was written before the first one of the position `other`.
+        """Return whether `key` had a checkpoint before `other` had one.
 
-        The result is True if the two checkpoints are in different partitions of the checkpoint topic, because their order is
-        unknown.
+        The result is also true if the order is unknown, because the keys are in different partitions of the checkpoint topic.
         """
         partition, offset = self._first_written.get(key, (None, None))
         other_partition, other_offset = self._first_written.get(other, (None, None))
@@ -271,7 +264,12 @@ class CheckpointLog:
         try:
             key = parse_key(record_key)
         except ValueError:
-            log.warning("%s[%s]@%s is skipped: %.200r is not a valid checkpoint key", self.topic, *location, record_key)
+            log.warning(
+                "the record %s[%s]@%s is skipped: its key %.200r is not a valid checkpoint key",
+                self.topic,
+                *location,
+                record_key,
+            )
             return
         self.unreadable.pop(record_key, None)
         try:
@@ -287,7 +285,9 @@ class CheckpointLog:
                 _apply_value(self.snapshots, key[0], value, _snapshot_decoder)
         except UnreadableDocument as error:
             self.unreadable[record_key] = located = f"{self.topic}[{location[0]}]@{location[1]}: {error}"
-            log.warning("the record with the key %.200r is skipped, its value is unreadable: %s", record_key, located)
+            log.warning(
+                "the checkpoint record with the key %.200r is skipped: its value is unreadable: %s", record_key, located
+            )
 
 
 def _apply_value(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:

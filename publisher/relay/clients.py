@@ -1,9 +1,10 @@
-"""The Kafka clients of a lane (a copying thread of the relay), tuned for a distant source and a near destination.
+"""The Kafka clients of a copying thread, tuned for a distant source and a near destination.
 
-A client detects a broken link when a connection attempt or an answer takes too long. These time limits, not the reconnect
-backoff alone, therefore decide how soon copying continues after an outage. The size limits of fetches and queues bound the
-memory of a lane.
+The size limits of fetches and queues bound the memory of a thread.
 """
+
+# A client detects a broken link when a connection attempt or an answer takes too long. These time limits, not the reconnect
+# backoff alone, decide how soon copying continues after an outage.
 
 from typing import Any
 
@@ -49,12 +50,10 @@ def create_source_consumer(settings: RelaySettings, lane: int) -> Consumer:
 def create_destination_producer(
     settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH
 ) -> Producer:
-    """Return a transactional producer for the destination. `batch_bytes` is the largest batch that every topic accepts.
-
-    The producer has no delivery callback, because a failed commit already reports the error of the first record that was not
-    written. Moreover, confluent-kafka may run a delivery callback after it has set the exception for a fatal error, and the
-    callback would then fail with SystemError.
-    """
+    """Return a transactional producer for the destination. `batch_bytes` is the largest batch that every topic accepts."""
+    # It has no delivery callback: a failed commit already reports the error of the first record that was not written. Also,
+    # confluent-kafka may run the callback after it has set the exception for a fatal error, and the callback would then fail
+    # with SystemError.
     destination = settings.destination
     tuning = {"linger.ms": 5, "compression.type": destination.compression, **SHORT_TIMEOUTS, **destination.extra}
     return kafka.transactional_producer(destination.kafka, transactional_id, transactional_id, batch_bytes, **tuning)

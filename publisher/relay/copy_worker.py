@@ -1,8 +1,7 @@
 """Copy a set of partitions with one consumer in one thread, in one transaction after another.
 
-`transaction_writer.py` publishes the transactions; `dead_letter.py` decides about records that cannot be copied. A worker
-begins at the given positions and never restarts. Every error that does not concern a single record ends the worker, and
-`RelayRun.supervise` raises this error.
+A worker never restarts: every error that does not concern a single record ends it. `transaction_writer.py` publishes the
+transactions; `dead_letter.py` decides about records that cannot be copied.
 """
 
 import logging
@@ -55,7 +54,7 @@ STOPPED_HINT = (
 
 
 class CopyWorker:
-    """Copies the partitions of one lane (a fixed share of the relay's partitions), in a thread of its own.
+    """Copies a fixed share of the relay's partitions, a lane, in a thread of its own.
 
     Attributes:
         state: the state of the lane, for metrics and health checks.
@@ -86,10 +85,9 @@ class CopyWorker:
         self._thread = threading.Thread(target=self._run, name=settings.lane_id(state.number), daemon=True)
 
     def open(self, registered: Record) -> None:
-        """Take over the lane's transactional ids. Raises as TransactionSession.open.
+        """Take over the transactional ids of this worker. Raises the same errors as `TransactionSession.open`.
 
-        Each producer commits `registered`, the record of this process's registration, to check that no other process has taken
-        over the ids.
+        `registered` is the record that each producer commits to check that no other process has taken over the ids.
         """
         self._writer.open(registered)
 
@@ -156,8 +154,8 @@ class CopyWorker:
         """Publish the copies of these messages, and of further messages that the consumer has already fetched.
 
         Returns:
-            False if the destination has rejected the transaction. The lane then reads all records of the transaction again, and
-            copies them in smaller transactions. Otherwise True.
+            False if the destination has rejected the transaction. Its records are then read again and copied in smaller
+            transactions.
         """
         if not (messages or any(route.advance_past_read() for route in self.state.routes.values())):
             return True
@@ -180,13 +178,13 @@ class CopyWorker:
     ) -> tuple[int, int]:
         """Produce the copies of `messages`, and of further messages that the consumer has, until the transaction is full.
 
-        A record with unreadable headers is appended to `unreadable`. With a refusal topic, the dead letter of the record is
-        produced. Without a refusal topic, later records of the same partition are not copied in this transaction. The partition
-        is stopped only after the commit, so that an abort has nothing to undo.
+        Records with unreadable headers are appended to `unreadable`.
 
         Returns:
             The number of messages, and the bytes of their values.
         """
+        # With a refusal topic, the dead letter of such a record is produced. Without one, later records of its partition are
+        # not copied in this transaction. The partition is stopped only after the commit, so that an abort has nothing to undo.
         routes = dict(self._active)
         has_refusal_topic = bool(self._settings.refusal_topic)
         count = size = 0
@@ -235,7 +233,7 @@ class CopyWorker:
             raise Aborted(f"the source returned an error: {error.str()}")
 
     def _copy_sandboxed(self, consumer: Consumer, result: SandboxResult) -> None:
-        """Publish a result of the sandbox. If the sandbox has released the partition, the lane's consumer continues with it."""
+        """Publish a result of the sandbox. If the sandbox has released the partition, the consumer reads it again."""
         route = self._active.get(result.partition)
         if route is None or not self._writer.wait_for_same_topics():
             self._sandboxed.forget(result.partition)
@@ -260,7 +258,7 @@ class CopyWorker:
         """Dead-letter a record from the sandbox whose headers cannot be read, or stop its partition.
 
         Returns:
-            False if the destination has rejected the transaction with the dead letter; see `_copy_messages`. Otherwise True.
+            False if the destination has rejected the transaction with the dead letter.
         """
         record = unreadable_record(self._region, message, ValueError(error))
         if self._settings.refusal_topic:
@@ -283,11 +281,10 @@ class CopyWorker:
     ) -> None:
         """Abort a rejected transaction, and read its records again in smaller transactions.
 
-        If the transaction contained only one record, that record is the rejected one. It is dead-lettered, or its partition is
-        stopped.
+        If the transaction has only one record, the record is dead-lettered, or its partition is stopped.
 
         Args:
-            consumer: the lane's consumer.
+            consumer: the consumer.
             messages: the first messages of the transaction.
             unreadable: the records whose dead letters the transaction contained.
             rejection: the error.
@@ -320,13 +317,13 @@ class CopyWorker:
         consumer.assign(_positions(route for partition, route in self._active.items() if partition not in self._sandboxed))
 
     def _refuse_or_stop(self, consumer: Consumer, record: RejectedRecord, forms: tuple[bool, ...]) -> None:
-        """Publish the dead letter of a record in a transaction of its own. If that is impossible, stop the record's partition.
+        """Publish the dead letter of a record in a transaction of its own, or else stop the record's partition.
 
         Args:
-            consumer: the lane's consumer.
+            consumer: the consumer.
             record: the record.
-            forms: the forms of the dead letter, which are tried in this order until the destination accepts one. False is the
-                complete form. True is the bare form, without the value (see `RejectedRecord.dead_letter`).
+            forms: the forms of the dead letter to try in this order: False with the value, True without it (see
+                `RejectedRecord.dead_letter`).
         """
         for bare in forms if self._settings.refusal_topic else ():
             try:
@@ -344,7 +341,7 @@ class CopyWorker:
         self._stop(consumer, record)
 
     def _report_refused_or_stop(self, consumer: Consumer, record: RejectedRecord) -> None:
-        """Log a record whose dead letter was committed, or stop the record's partition if no refusal topic is configured."""
+        """Log a record whose dead letter was committed, or stop its partition if no refusal topic is configured."""
         if self._settings.refusal_topic:
             log.warning("lane %d cannot copy %s", self.state.number, record)
         else:
@@ -357,10 +354,8 @@ class CopyWorker:
         return 1, 0
 
     def _stop(self, consumer: Consumer, record: RejectedRecord) -> None:
-        """Stop copying the partition of this record until the relay runs again.
-
-        No record is lost, because the checkpoint stays before the record, and no later record is copied.
-        """
+        """Stop copying the partition of this record until the relay runs again."""
+        # No record is lost, because the checkpoint stays before the record, and no later record is copied.
         partition = record.partition
         del self._active[partition]
         if partition in self._sandboxed:
@@ -372,7 +367,7 @@ class CopyWorker:
         log.error("lane %d: %s[%d] %s; %s", self.state.number, *partition, reason, STOPPED_HINT)
 
     def _throttle(self, count: int, size: int) -> None:
-        """Add `size`, the bytes of `count` records, to the lane's counters, and wait as long as the rate limit requires."""
+        """Count `count` records of `size` bytes in total, and wait as long as the rate limit requires."""
         self.state.bytes += size
         until = time.monotonic() + self._shared.rate_limit.add_bytes(size + 64 * count, time.monotonic())
         while (remaining := until - time.monotonic()) > 0 and not self._stopping.wait(min(remaining, 1.0)):

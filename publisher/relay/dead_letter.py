@@ -1,8 +1,7 @@
 """Records that cannot be copied: the search for a rejected record, and the dead letters in the refusal topic. Pure.
 
-A broker rejects a whole request because of one record, and its answers to the following requests hide the reason. A rejected
-transaction is therefore aborted and repeated with fewer records, until a rejected transaction contains only one record: the
-rejected record. A record whose headers the client cannot read is known without a search.
+A broker rejects a whole request because of one record, and hides the reason in its answers to the following requests. A
+rejected transaction is therefore aborted and repeated with fewer records, until it contains only the rejected record.
 """
 
 from collections.abc import Mapping
@@ -39,17 +38,16 @@ class TransactionRejected(Exception):
 
 
 class TransactionLimit:
-    """The largest number of records in the next transaction: `most`, or fewer during the search for a rejected record.
-
-    The candidates of a search are the partitions of the rejected transaction, each up to the offset that the transaction
-    reached. One of these ranges contains the rejected record. The search ends when all candidates are committed, or when a
-    rejected transaction contains only one record, which is then the rejected record. After the search each commit doubles the
-    limit. During the search no commit raises the limit, because its transaction may contain only records of partitions that are
-    not candidates.
+    """Limits the number of records in the next transaction. The limit is reduced to find a rejected record.
 
     Attributes:
         current: the largest number of records.
     """
+
+    # The candidates of a search are the partitions of the rejected transaction, each up to the offset that the transaction
+    # reached. The search ends when all candidates are committed, or when a rejected transaction contains only one record. After
+    # the search each commit doubles the limit. During the search no commit raises it, because a transaction may contain only
+    # records of partitions that are not candidates.
 
     def __init__(self, most: int) -> None:
         self.current = self._most = most
@@ -66,14 +64,14 @@ class TransactionLimit:
         self._candidates = dict(candidates)
 
     def record_isolation(self) -> None:
-        """End the search: the rejected transaction contained only one record, so this record is the rejected one."""
+        """End the search, because the rejected transaction contained only one record."""
         self._candidates.clear()
 
     def record_commit(self, active: Mapping[Partition, Route]) -> None:
-        """Remove the candidates whose records are all committed now. If no candidate is left, double the limit.
+        """Record a commit. If all records of the rejected transaction are committed now, double the limit.
 
         Args:
-            active: the partitions that the lane (a copying thread) copies now. Candidates in other partitions are removed too.
+            active: the partitions that are copied now. Other partitions are no longer searched.
         """
         if self.current < self._most:
             remaining = self._candidates.items()
@@ -112,8 +110,8 @@ class RejectedRecord(NamedTuple):
     def dead_letter(self, *, bare: bool) -> dict[str, Any]:
         """Return the dead letter for the refusal topic, as arguments of `Producer.produce`.
 
-        If `bare` is True, the dead letter has no value, none of the record's headers, no key of more than LARGEST_KEY bytes,
-        and the current time as its timestamp. It is used if the refusal topic rejects the complete dead letter.
+        If `bare` is true, the dead letter has no value, none of the record's headers, no large key, and the current time. It is
+        used if the refusal topic rejects the complete dead letter.
         """
         key = self.message.key()
         timestamp_ms = self.message.timestamp()[1]

@@ -25,12 +25,10 @@ Opening = Callable[[Record], None]
 
 
 def control_of(settings: RelaySettings, context: Context | None = None) -> TransactionSession:
-    """Return the session that writes the registrations, and all checkpoints that no lane writes.
-
-    The session has one producer, and never replaces it after a slow commit, because the ownership check of a successor needs a
-    second producer. A slow commit does no harm here: the transactions are at least a second apart, so an EndTxn that the client
-    has sent twice finds no open transaction.
-    """
+    """Return the session that writes the registrations, and the checkpoints of partitions that are not copied yet."""
+    # The session has one producer, and never replaces it after a slow commit, because the ownership check of a successor needs
+    # a second producer. A slow commit does no harm here: the transactions are at least a second apart, so an EndTxn that the
+    # client has sent twice finds no open transaction.
     return open_session(settings, [f"{settings.transactional_prefix}checkpoints"], context=context, slow_commit_seconds=inf)
 
 
@@ -42,27 +40,24 @@ def fence(
     openings: Sequence[Opening] = (),
     on_control_owned: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take over every transactional id of the relay: the id of `control`, and the ids of all lanes.
-
-    A lane is a copying thread with two transactional ids. The id of `control` is taken over first. Then the registration is
-    written, before any lane is taken over, because a process that loses a lane must find the registration of the process that
-    replaces it. Otherwise it would take over the lanes again. Until all lanes are fenced, the registration names the larger
-    number of lanes of the two processes.
-
-    During the call, a lane of the replaced process may still replace one of its producers, and so take one of its two ids, A,
-    from this process again. The next commit of that lane uses its other id, B. There are two cases. If this process already
-    owns B, the commit of the lane fails, and the lane ends. Otherwise this process takes over B after that commit, and then
-    commits a record with each of the two ids. Its commit with A fails, so that this call raises an error.
+    """Take over every transactional id of the relay: the id of `control`, and the ids of all copying threads (lanes).
 
     Args:
         settings: the settings of the relay.
         control: the session of `control_of`, not open yet.
         checkpoints: the checkpoint log. It is read up to the last stable offset here.
         registered: the registration of this process.
-        openings: for each lane of this process in order, a function that takes over the ids of the lane. If empty, the ids of
-            all lanes are taken over and released.
+        openings: for each lane of this process in order, a function that takes over its ids. If empty, the ids of all lanes are
+            taken over and released.
         on_control_owned: called when the registrations are read and no other process can register. May raise.
     """
+    # The registration is written before any lane is taken over: a process that loses a lane must find the registration of the
+    # process that replaces it, or it would take over the lanes again. Until all lanes are fenced, the registration names the
+    # larger number of lanes of the two processes.
+    # During the call, a lane of the replaced process may still replace one of its producers, and so take one of its two ids, A,
+    # from this process again. The next commit of that lane uses its other id, B. If this process already owns B, that commit
+    # fails, and the lane ends. Otherwise this process takes over B after that commit, and then commits a record with each of
+    # the two ids. Its commit with A fails, so that this call raises an error.
     control.open()
     checkpoints.refresh_visible(settings.name)
     on_control_owned()

@@ -1,7 +1,7 @@
 """The position and lag of each partition, from the checkpoints at the destination and the end offsets of the source.
 
-If the relay's process answers, its own metrics are added. The relay need not run: fields from its process are None while the
-process does not answer, and fields from the source are None while the source does not answer.
+The relay need not run. If its process does not answer, the fields about the process are None. If the source does not answer,
+the fields about the source are None.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class PartitionLag:
     Attributes:
         topic: the source topic.
         partition: the partition of the source topic.
-        lane: the number of the lane (a copying thread) that copies the partition.
+        lane: the number of the thread that copies the partition.
         next: the next source offset to copy.
         end: the end of the source's log; None if the source does not answer.
         lag_records: number of source offsets from `next` to `end`; None if `end` is unknown.
@@ -102,7 +102,7 @@ class Observer:
 def with_rates(status: RelayStatus, previous: RelayStatus | None) -> RelayStatus:
     """Return `status` with the rates since the state `previous`. Pure.
 
-    A rate is None if the previous value is unknown, or if the position or count has decreased.
+    A rate is None if the previous value is unknown or higher.
     """
     seconds = (status.at_ms - previous.at_ms) / 1_000 if previous else 0.0
     if previous is None or seconds <= 0:

@@ -10,24 +10,28 @@ from prometheus_client.registry import Collector
 from publisher.relay.relay_state import LaneState, RelayState
 
 COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
-    ("publisher_records", "Records copied.", lambda lane: lane.copy_counts.copied),
-    ("publisher_bytes", "Bytes of the values read.", lambda lane: lane.bytes),
-    ("publisher_records_filtered", "Records excluded by the filter.", lambda lane: lane.copy_counts.filtered),
+    ("publisher_records", "Records copied to the destination.", lambda lane: lane.copy_counts.copied),
+    ("publisher_bytes", "Bytes of the values of records that were read from the source.", lambda lane: lane.bytes),
+    (
+        "publisher_records_filtered",
+        "Records that were not copied because the filter excludes them.",
+        lambda lane: lane.copy_counts.filtered,
+    ),
     (
         "publisher_records_looped",
-        "Records not copied because they come from the destination.",
+        "Records that were not copied because they come from the destination.",
         lambda lane: lane.copy_counts.looped,
     ),
     (
         "publisher_records_derived",
-        "Copied records with the forwarded headers of another copy; each received its own origin.",
+        "Copied records that a program had produced with the headers of a copy; the relay replaced their origin.",
         lambda lane: lane.copy_counts.derived,
     ),
     ("publisher_records_refused", "Records produced to the refusal topic.", lambda lane: lane.copy_counts.refused),
     ("publisher_transactions", "Transactions committed.", lambda lane: lane.counters.commits),
     (
         "publisher_aborts",
-        "Transactions not committed because of an error.",
+        "Transactions that were not committed because of an error.",
         lambda lane: lane.counters.aborts,
     ),
     ("publisher_producer_rotations", "Producers replaced because a commit was slow.", lambda lane: lane.counters.rotations),
@@ -63,7 +67,7 @@ class RelayMetrics(Collector):
         yield GaugeMetricFamily("publisher_unreadable_checkpoints", unreadable, self._state.unreadable)
         restarts = "Restarts of the relay within its process after a failure."
         yield CounterMetricFamily("publisher_restarts", restarts, self._state.restarts)
-        failures = CounterMetricFamily("publisher_troubles", "Failures that interrupted copying.", labels=["family"])
+        failures = CounterMetricFamily("publisher_troubles", "Failures that interrupted copying, by kind.", labels=["family"])
         for family_name, count in sorted(self._state.failures.items()):
             failures.add_metric([family_name], count)
         yield failures
@@ -82,22 +86,26 @@ class RelayMetrics(Collector):
         now_ms = time.time_ns() // 1_000_000
         silence = self._state.silence(now)
         records = GaugeMetricFamily(
-            "publisher_lag_records", "Source offsets not copied, as of the last answer of the source.", labels=["lane"]
+            "publisher_lag_records",
+            "Source offsets that are not copied yet, as of the last answer of the source.",
+            labels=["lane"],
         )
         seconds = GaugeMetricFamily(
             "publisher_lag_seconds",
-            "With a backlog: time since the last copied record, or since there was no backlog. Otherwise, or if it is longer: "
-            "time since the source last answered.",
+            "How long the lane has been behind the source: the age of its last copied record, or the time for which it has had "
+            "a backlog, whichever is shorter; at least the time since the source last answered.",
             labels=["lane"],
         )
-        ages = GaugeMetricFamily("publisher_checkpoint_age_seconds", "Time since the last commit.", labels=["lane"])
+        ages = GaugeMetricFamily(
+            "publisher_checkpoint_age_seconds", "Time since the lane last committed its positions.", labels=["lane"]
+        )
         for lane in self._state.lanes:
             label = [str(lane.number)]
             records.add_metric(label, lane.lag_records())
             seconds.add_metric(label, max(lane.lag_seconds(now_ms), silence))
             ages.add_metric(label, now - lane.checkpoint_at)
         yield from (records, seconds, ages)
-        yield GaugeMetricFamily("publisher_source_silence_seconds", "Time without an answer of the source.", silence)
+        yield GaugeMetricFamily("publisher_source_silence_seconds", "Time since the source last answered.", silence)
         retention = GaugeMetricFamily(
             "publisher_source_retention_seconds",
             "How long the source retains records, if it deletes them by age.",
@@ -106,4 +114,4 @@ class RelayMetrics(Collector):
         for topic, topic_seconds in sorted(self._state.retention.items()):
             retention.add_metric([topic], topic_seconds)
         yield retention
-        yield GaugeMetricFamily("publisher_copying", "1 while records are copied.", int(self._state.copying))
+        yield GaugeMetricFamily("publisher_copying", "1 while the relay copies records.", int(self._state.copying))

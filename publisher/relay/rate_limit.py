@@ -14,8 +14,9 @@ class RateLimit:
     def add_bytes(self, size: int, now: float) -> float:
         """Count `size` bytes that were used at `now`, and return how long the caller must wait before using more bytes.
 
-        Both times are in seconds; `now` is monotonic. Unused time gives no allowance for later.
+        Both times are in seconds; `now` is monotonic.
         """
+        # Unused time gives no allowance for later.
         if not self._rate:
             return 0.0
         with self._lock:

@@ -1,8 +1,7 @@
 """Repeat runs of the relay until it is stopped, or until an operator must decide.
 
 Every run has the same steps: fence every process that may still write, read the checkpoints to their end, compare them with
-both clusters, copy. The steps do not depend on what ended the last run, for example a killed process or an unavailable cluster.
-No position is carried from run to run.
+both clusters, copy. No position is carried from run to run.
 """
 
 import logging
@@ -65,9 +64,8 @@ class Relay:
         """Copy until `stopping` is set, or until the first failure.
 
         Args:
-            out_of_range: the OutOfRange error that ended an earlier run; None if there was none. The checks at the start of
-                this run usually find the cause of such an error, and raise an error that names it. If all checks pass, the
-                cause is unknown, and this method raises CopyRefused.
+            out_of_range: the OutOfRange error that ended an earlier run; None if there was none. CopyRefused is raised if the
+                checks at the start of this run do not find its cause.
         """
         if not self.state.copying_since:
             check_reachable(self._settings)
@@ -91,13 +89,11 @@ class Relay:
             run.close()
 
     def _refuse_if_replaced(self, run: RelayRun) -> None:
-        """Raise CopyRefused if another process has registered since this process did.
-
-        Without this check, the two processes would take over the relay from each other again and again.
-        """
+        """Raise CopyRefused if another process has registered since this process did."""
+        # Without this check, the two processes would take over the relay from each other again and again.
         last = run.checkpoints.registrations.get(self._settings.name)
         if self.state.registered and last is not None and last.instance != self._instance:
             raise CopyRefused(
-                f"another process took over relay {self._settings.name!r}: {last.what}, pid {last.pid} on {last.host}",
+                f"another process took over relay {self._settings.name!r}: {last.what} with pid {last.pid} on {last.host}",
                 "run one process per name; to copy more topics, give each process its own name and topics",
             )

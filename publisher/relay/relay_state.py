@@ -15,18 +15,18 @@ SILENT_SECONDS = 2.0  # if the source has not answered for longer, the lag in se
 
 @dataclass
 class LaneState:
-    """The state of a lane, a thread that copies a fixed part of the partitions, over all runs. Times are monotonic seconds.
+    """The state of a thread that copies a fixed share of the partitions (a lane), over all runs. Times are monotonic seconds.
 
     Attributes:
         number: the number of the lane.
         copy_counts: counts of records.
         counters: counts of transactions.
         bytes: bytes of the values that were read.
-        heartbeat: when the lane's thread last reported that it is running.
+        heartbeat: when the thread last reported that it is running.
         checkpoint_at: when the last transaction was committed.
-        routes: the partitions that the lane copies in this run.
-        stopped: the partitions that the lane no longer copies in this run, with the reason.
-        begun: the partitions that the lane has begun to copy since the process started, over all runs.
+        routes: the partitions that are copied in this run.
+        stopped: the partitions that are no longer copied in this run, with the reason.
+        begun: the partitions that were copied at any time since the process started.
     """
 
     number: int
@@ -44,11 +44,9 @@ class LaneState:
         return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
 
     def lag_seconds(self, now_ms: int) -> float:
-        """Return the lag of the lane in seconds: the largest lag of its partitions with a backlog; 0 if none has a backlog.
-
-        The lag of a partition is the shorter of two times: the time since the timestamp of the last copied record, and the time
-        since the partition last had no backlog.
-        """
+        """Return the largest lag of the partitions in seconds; 0 if none has a backlog."""
+        # The lag of a partition is the shorter of two times: since the timestamp of the last copied record, and since the
+        # partition last had no backlog.
         behind = [route for route in list(self.routes.values()) if route.end > route.committed]
         last_level = [max(route.timestamp_ms, route.level_ms) for route in behind]
         waiting_since = [at for at in last_level if at >= 0]
@@ -75,7 +73,7 @@ class RelayState:
 
     Attributes:
         name: the relay's name.
-        lanes: the state of each lane.
+        lanes: the state of each copying thread.
         restarts: number of runs that began to copy, not counting the first of them.
         registered: whether this process has ever written its registration to the checkpoint topic.
         copying_since: when the first run began to copy (monotonic seconds); None before that.
@@ -101,7 +99,7 @@ class RelayState:
         self.unreadable = 0
 
     def transactions(self) -> int:
-        """Return the number of committed transactions of all lanes."""
+        """Return the number of committed transactions of all copying threads."""
         return sum(lane.counters.commits for lane in self.lanes)
 
     def record_start(self) -> None:
@@ -137,10 +135,8 @@ class RelayState:
         return f"the source has not answered for {silence:.1f} s" if silence else None
 
     def not_live(self, limit: float) -> str | None:
-        """Return a message that names the lanes without a heartbeat for `limit` seconds; None if all lanes are live.
-
-        While no records are copied, all lanes count as live.
-        """
+        """Return a message that names the copying threads without a heartbeat for `limit` seconds; None if there are none."""
+        # While no records are copied, all threads count as live.
         now = time.monotonic()
         stuck = [lane.number for lane in self.lanes if self.copying and now - lane.heartbeat > limit]
         return f"lanes {stuck} have not moved for {limit:.0f} s" if stuck else None

@@ -1,9 +1,11 @@
 """One run of a relay: resolve the topics, take over, begin, supervise, close. `Relay` starts a new run after every failure.
 
-Each lane, a copying thread, has a transaction session. One more session, `control`, registers the process, and writes the first
-checkpoints of all new partitions of a topic in one transaction. If a partition has a checkpoint, all partitions of the topic
-with lower numbers therefore have one too. If one of them has none, its checkpoint was lost.
+Each copying thread (lane) has a transaction session. One more session, `control`, registers the process and writes the first
+checkpoints of new partitions.
 """
+
+# `control` writes the first checkpoints of all new partitions of a topic in one transaction. If a partition has a checkpoint,
+# all partitions of the topic with lower numbers therefore have one too. If one of them has none, its checkpoint was lost.
 
 import logging
 import threading
@@ -109,7 +111,7 @@ class RelayRun:
         fence(settings, self._control, self.checkpoints, registration, openings, on_control_owned)
 
     def begin(self, registration: Registration) -> None:
-        """Verify the position at which the copy of each partition starts, register this process, and start the lanes."""
+        """Verify where the copy of each partition starts, register this process, and start the copying threads."""
         self.checkpoints.refresh()
         self._state.unreadable = len(self.checkpoints.unreadable)
         partitions = [(pair, number) for pair in self._pairs.values() for number in range(pair.source.partitions)]
@@ -129,9 +131,9 @@ class RelayRun:
         log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._workers))
 
     def supervise(self) -> None:
-        """Supervise the lanes until a stop of the relay is requested.
+        """Supervise the copying threads until a stop of the relay is requested.
 
-        Raises the error that has ended the thread of a lane, of a TopicIdWatch, or of the SourcePoller.
+        Raises the error that has ended a copying thread, a TopicIdWatch or the SourcePoller.
         """
         while not self._stop_requested.wait(SUPERVISION_SECONDS):
             self._state.topics_checked_at = self._topics_checked_at()
@@ -146,9 +148,9 @@ class RelayRun:
             self._add_new_partitions()
 
     def close(self) -> None:
-        """Stop the lanes after their current transactions, and close all threads and sessions.
+        """Stop the copying threads after their current transactions, and close all threads and sessions.
 
-        Never raises. A lane that does not end in time is logged.
+        Never raises. A thread that does not end in time is logged.
         """
         self._stopping.set()
         for watch in self._watches:
@@ -190,12 +192,11 @@ class RelayRun:
                 raise Fatal(f"topic {missing[0]} does not exist in {region}", hint, USAGE)
 
     def _verified_routes(self, partitions: Sequence[tuple[TopicPair, int]], registration: Registration | None) -> list[Route]:
-        """Check the start positions of these partitions, write the first checkpoints of new ones, and return all routes.
+        """Check the start positions of these partitions, write the first checkpoints of new partitions, and return all routes.
 
         Args:
             partitions: for each partition, its pair of topics and its number.
-            registration: the registration of this process, which is written together with the first checkpoints; None to write
-                only the checkpoints.
+            registration: the registration to write together with the first checkpoints; None for none.
         """
         settings = self._settings
         source_bounds = self.source.bounds((pair.name, number) for pair, number in partitions)
@@ -257,12 +258,12 @@ class RelayRun:
     def _yield_to_earlier_relay(
         self, new: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
     ) -> None:
-        """Give up the new partitions if another relay that makes the same copies has written its first checkpoints earlier.
+        """Give up the new partitions if another relay has begun to copy one of them earlier.
 
-        Relays that start at the same time cannot see each other's checkpoints. Each relay therefore writes its first
-        checkpoints and then reads the checkpoint topic again. The relay that wrote first continues. The other relay deletes its
-        first checkpoints and raises CopyRefused.
+        In this case the first checkpoints of this relay are deleted, and CopyRefused is raised.
         """
+        # Relays that start at the same time cannot see each other's checkpoints. Each therefore writes its first checkpoints,
+        # and then reads the checkpoint topic again. The relay that wrote first continues.
         if not new:
             return
         self.checkpoints.refresh()
@@ -329,10 +330,11 @@ class RelayRun:
         return {partition: route.committed for partition, route in routes}
 
     def _store_source_snapshot(self) -> None:
-        """Write a new snapshot of the source, if there is one, to the checkpoint topic.
+        """Write the newest snapshot of the source, if there is one, to the checkpoint topic.
 
-        If the source is lost, only this snapshot shows its last state. Raises the error that has ended the source poller.
+        Raises the error that has ended the source poller.
         """
+        # If the source is lost, only this snapshot shows its last state.
         if self._source_poller is None:
             return
         if self._source_poller.failure is not None:

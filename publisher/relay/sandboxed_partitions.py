@@ -1,9 +1,8 @@
-"""The partitions of a lane that are read in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
+"""The partitions that a copying thread reads in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
 
-The sandbox is a child process that reads a partition whose content may crash its reader. If a batch crashes the relay's
-process, the process cannot report the partition of this batch. A lane (a copying thread) therefore reads a partition in the
-sandbox when the process begins to copy the partition for the first time. It does so again if the client reports a batch that it
-cannot decompress.
+The sandbox is a child process that reads a partition whose content may crash its reader. A partition is read in the sandbox
+when the process begins to copy it for the first time, because otherwise a crash could not be attributed to the partition. It is
+read there again if the client reports a batch that it cannot decompress.
 """
 
 from collections.abc import Iterable
@@ -15,10 +14,10 @@ from publisher.relay.transform import Route
 
 
 class SandboxedPartitions:
-    """The partitions of one lane that are read in its sandbox. The lane's thread owns the instance.
+    """The partitions of one copying thread that are read in its sandbox. The thread owns the instance.
 
     Args:
-        sandbox: the sandbox of the lane.
+        sandbox: the sandbox of the thread.
         begun: the partitions that this process has begun to copy, over all runs.
     """
 
@@ -34,10 +33,10 @@ class SandboxedPartitions:
         return partition in self._sandbox
 
     def begin(self, routes: Iterable[Route]) -> list[Route]:
-        """Start to read the partitions of these routes in the sandbox, unless this process has copied them before.
+        """Read the partitions of these routes in the sandbox, unless this process has copied them before.
 
         Returns:
-            The routes that this process has copied before. The lane's consumer must read their partitions.
+            The routes that this process has copied before, which the consumer must read.
         """
         others = []
         for route in routes:
@@ -77,10 +76,9 @@ class SandboxedPartitions:
 
 
 def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
-    """Return the first rows for the next transaction, at most `most` rows.
+    """Return the rows for the next transaction, at most `most`, up to the first row with unreadable headers.
 
-    The result ends before the first row with unreadable headers. If the first of all rows has unreadable headers, the result
-    contains only this row.
+    A row with unreadable headers is returned alone.
     """
     first_unread = next((index for index, row in enumerate(rows[:most]) if row.unread is not None), most)
     return rows[: max(first_unread, 1)]

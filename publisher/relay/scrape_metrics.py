@@ -25,10 +25,10 @@ LANE_METRICS: dict[str, tuple[str, type]] = {
 
 @dataclass(frozen=True)
 class LaneStatus:
-    """The state of one lane, as its metrics report it. Counts are totals since the start of the process.
+    """The state of one copying thread (lane), as its metrics report it. Counts are totals since the start of the process.
 
     Attributes:
-        lane: the number of the lane.
+        lane: the number of the thread.
         lag_records: the lag in source offsets.
         lag_seconds: the lag in seconds.
         records: number of copied records.
@@ -59,7 +59,7 @@ class ProcessStatus:
         restarts: how often copying was restarted after a failure.
         last_error: the error that interrupted copying last; None if there was none.
         last_error_ms: when this error happened (Unix ms); None if there was none.
-        lanes: the state of each lane.
+        lanes: the state of each copying thread.
         stopped: the partitions that are no longer copied, with the reasons.
     """
 
@@ -72,7 +72,7 @@ class ProcessStatus:
 
 
 def fetch_process(listen: str, name: str) -> ProcessStatus | None:
-    """Return the state that the relay `name` serves at `listen`; None if no relay, or another relay, answers there."""
+    """Return the state of the relay `name` from the address `listen`; None if this relay does not answer there."""
     host, _, port = listen.rpartition(":")
     url = f"http://{LOCAL_ADDRESSES.get(host, host)}:{port}/metrics"
     try:

@@ -24,17 +24,17 @@ def _topic_or_pattern(text: str) -> str:
         try:
             re.compile(text)
         except re.error as error:
-            raise ValueError(f"not a valid regular expression: {error}") from None
+            raise ValueError(f"the pattern is not a valid regular expression: {error}") from None
     elif not re.match(TOPIC, text):
-        raise ValueError("neither the name of a topic nor a pattern that begins with ^")
+        raise ValueError("this is neither the name of a topic nor a pattern that begins with ^")
     return text
 
 
 def _renaming(text: str) -> str:
     if "{topic}" not in text and not re.match(TOPIC, text):
-        raise ValueError("neither the name of a topic nor a form like '{region}.{topic}'")
+        raise ValueError("this is neither the name of a topic nor a template such as '{region}.{topic}'")
     if not re.match(TOPIC, text.replace("{topic}", "t").replace("{region}", "r")):
-        raise ValueError("only {topic}, {region}, letters, digits, '.', '_' and '-' are allowed")
+        raise ValueError("the name may contain only {topic}, {region}, letters, digits, '.', '_' and '-'")
     return text
 
 
@@ -155,7 +155,7 @@ class RelaySettings(Configuration):
         return renamed(self.destination.topic, self.source.region, topic)
 
     def lane_id(self, lane: int) -> str:
-        """Return the client id of a lane."""
+        """Return the client id of the copying thread with this number."""
         return f"{self.name}.{lane}"
 
     @property
@@ -167,14 +167,15 @@ class RelaySettings(Configuration):
         return f"{self.name}/relay/"
 
     def transactional_ids(self, lane: int) -> list[str]:
-        """Return the transactional ids that a lane uses in turn."""
+        """Return the transactional ids that the copying thread with this number uses in turn."""
         return [f"{self.transactional_prefix}{lane}/{number}" for number in range(PRODUCERS)]
 
     def lane(self, topic: str, partition: int) -> int:
-        """Return the number of the lane that copies a partition.
+        """Return the number of the thread that copies a partition.
 
-        The assignment changes only if the setting `lanes` changes. It is balanced even for few topics.
+        The assignment changes only if the setting `lanes` changes.
         """
+        # It is balanced even for few topics.
         return (sum(topic.encode()) + partition) % self.lanes
 
 

@@ -1,9 +1,11 @@
 """Poll the source once a second: the end offsets of its partitions, and the positions of the followed consumer groups.
 
 The last snapshot of these values is stored in the checkpoint topic at the destination. If the source is lost, only this
-snapshot shows its last state. A separate thread queries the source, which may not answer; the thread that supervises the lanes
-writes the snapshots.
+snapshot shows its last state.
 """
+
+# A separate thread queries the source, which may not answer. The thread that supervises the copying threads writes the
+# snapshots.
 
 import logging
 import threading
@@ -38,11 +40,10 @@ class EndSnapshot(NamedTuple):
 
 
 class Completeness:
-    """Computes up to which time the copy is complete. Pure.
+    """Computes up to which time every record of the source has been copied. Pure.
 
-    The copy is complete up to a time if every record that the source contained at this time has been copied. The attribute
-    `complete_ms` is the latest such time that is known (Unix ms). The constructor takes its initial value: the time that an
-    earlier run has stored, or 0 if there is none.
+    `complete_ms` is the latest such time that is known (Unix ms). Its initial value is the time that an earlier run has stored,
+    or 0.
     """
 
     def __init__(self, complete_ms: int = 0) -> None:
@@ -54,7 +55,7 @@ class Completeness:
         self._snapshots.append(snapshot)
 
     def update(self, copied: Mapping[Partition, int]) -> int:
-        """Update `complete_ms` with the time of the latest snapshot whose records are all copied, and return `complete_ms`.
+        """Update `complete_ms` from the latest poll whose records are all copied, and return it.
 
         Args:
             copied: for each partition, the source offset up to which its copies are committed.
@@ -106,7 +107,7 @@ class SourcePoller:
         self._thread.start()
 
     def take(self) -> SourceSnapshot | None:
-        """Return the latest snapshot, for the caller to store; None if it equals the one that this method returned last."""
+        """Return the latest snapshot, for the caller to store; None if it has not changed since the last call."""
         copied = self._copied()
         with self._lock:
             latest = self._latest

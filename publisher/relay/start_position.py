@@ -1,7 +1,7 @@
 """Decide at which source offset the copy of a partition starts, from its checkpoint and the state of both clusters. Pure.
 
-A relay never guesses. If the checkpoint contradicts the state of a cluster, the error names both, and the command that an
-operator can use to set the position.
+If the checkpoint contradicts the state of a cluster, the error names both, and the command with which an operator can set the
+position.
 """
 
 from collections.abc import Collection, Mapping
@@ -63,7 +63,9 @@ def start(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> int:
-    """Return the source offset at which the copy of a partition starts: `checkpoint.next`, or the start of a new partition.
+    """Return the source offset at which the copy of a partition starts.
+
+    This is the next offset in the checkpoint, or the start of a new partition.
 
     Args:
         key: the partition, as the key of its checkpoint.
@@ -114,7 +116,7 @@ def refuse_second_writer(
 
 
 def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low: int) -> CopyRefused:
-    """Return the error for a destination partition that no longer contains the last copy that the checkpoint names.
+    """Return the error for a destination partition that no longer contains its last copy.
 
     Args:
         key: the source partition.
@@ -132,7 +134,7 @@ def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low:
 
 
 def missing_topic(topic: str, region: str) -> CopyRefused:
-    """Return the error for a topic that the relay copies, and that no longer exists in the region `region`."""
+    """Return the error for a topic of the relay that no longer exists in this region."""
     return CopyRefused(
         f"topic {topic} in {region} does not exist",
         "recreate the topic and set its position with publisher checkpoint set, or remove the topic from source.topics",
@@ -140,7 +142,7 @@ def missing_topic(topic: str, region: str) -> CopyRefused:
 
 
 def recreated(topic: str, region: str, old_id: str, new_id: str) -> CopyRefused:
-    """Return the error for a topic in the region `region` that was deleted and recreated under the same name."""
+    """Return the error for a topic that was deleted and recreated under the same name in this region."""
     return CopyRefused(
         f"topic {topic} in {region} was recreated: its id was {old_id}, now it is {new_id}",
         f"to continue deliberately: publisher checkpoint set CONFIG --topic {topic} --to earliest|latest",
@@ -153,11 +155,9 @@ def _refuse_lost_checkpoint(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> None:
-    """Raise CopyRefused if a partition without a checkpoint was copied before.
-
-    A new start would copy every record a second time. There are two signs of a lost checkpoint: A partition of the topic with a
-    higher number has a checkpoint. Or the destination partition contains records, although no other relay copies into it.
-    """
+    """Raise CopyRefused if a partition without a checkpoint was copied before."""
+    # A new start would copy every record a second time. A checkpoint is lost if a partition of the topic with a higher number
+    # has one, or if the destination partition contains records although no other relay copies into it.
     if any(number > key.partition for number in checkpointed):
         raise CopyRefused(
             f"{key.topic}[{key.partition}] has no checkpoint, but partitions with higher numbers have one: "

@@ -1,9 +1,10 @@
 """Check continuously that the copied topics were not recreated.
 
-A topic that is recreated under the same name has a new log, in which an offset of the old log names another record. The client
-continues in the new log without an error. A lane (a copying thread) therefore commits a transaction only if the topic ids were
-confirmed within the last seconds (`TopicIdWatch.seen`).
+A transaction is committed only if the topic ids were confirmed within the last seconds (`TopicIdWatch.seen`).
 """
+
+# A topic that is recreated under the same name has a new log, in which an offset of the old log names another record. The
+# client continues in the new log without an error.
 
 import logging
 import threading

@@ -57,10 +57,10 @@ def has_patterns(settings: RelaySettings) -> bool:
 
 
 def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
-    """Return one line for each conflict of destination topics, given the source topics `names`. Pure.
+    """Return one line for each conflict of destination topics. Pure.
 
-    There is a conflict if two source topics would be copied into the same topic, or if a source topic would be copied into the
-    checkpoint topic or the refusal topic.
+    Two source topics must not be copied into the same topic, and none into the checkpoint topic or the refusal topic. `names`
+    are the source topics.
     """
     conflicts = []
     sources: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Publish the transactions of a lane (a copying thread): records and the checkpoints after them, atomically.
+"""Publish the transactions of a copying thread: records and the checkpoints after them, atomically.
 
-The writer owns the lane's transaction session. It does not read the source, and does not decide what happens after a rejected
+The writer owns the thread's transaction session. It does not read the source, and does not decide what happens after a rejected
 transaction.
 """
 
@@ -34,13 +34,13 @@ Fill = Callable[[Produce], tuple[int, int]]
 
 
 def rest_after(commit_seconds: float) -> float:
-    """Return how long a lane waits after a small transaction, given the duration of its commit (both in seconds).
+    """Return how long a copying thread waits after a small transaction whose commit took `commit_seconds`.
 
-    The wait is as long as the commit, if the commit took at most USUAL_COMMIT_SECONDS. A slower commit shows that the broker is
-    busy, so the wait grows faster than the commit. For example, if the commit took three times USUAL_COMMIT_SECONDS, the wait
-    is three times as long as the commit. The wait prevents many lanes (copying threads) from overloading the broker. It is
-    never longer than LONGEST_REST_SECONDS.
+    At most LONGEST_REST_SECONDS.
     """
+    # The wait prevents many threads from overloading the broker. It is as long as the commit, if the commit took at most
+    # USUAL_COMMIT_SECONDS. A slower commit shows that the broker is busy, so the wait grows faster: after three times
+    # USUAL_COMMIT_SECONDS, the wait is three times as long as the commit.
     return min(commit_seconds * max(1.0, commit_seconds / USUAL_COMMIT_SECONDS), LONGEST_REST_SECONDS)
 
 
@@ -86,10 +86,9 @@ class TransactionWriter:
         self._session: TransactionSession | None = None
 
     def open(self, registered: Record) -> None:
-        """Take over the lane's transactional ids. Raises as TransactionSession.open.
+        """Take over the transactional ids of the writer. Raises the same errors as `TransactionSession.open`.
 
-        Each producer commits `registered`, the record of this process's registration, to check that no other process has taken
-        over the ids.
+        `registered` is the record that each producer commits to check that no other process has taken over the ids.
         """
         shared = self._shared
         self._registered = registered
@@ -107,9 +106,6 @@ class TransactionWriter:
     def publish(self, fill: Fill) -> tuple[int, int]:
         """Publish the records that `fill` produces, and the checkpoints after them, in one transaction.
 
-        The transaction is aborted in two cases: the run of the relay ends before the topic ids are confirmed to be unchanged,
-        or `fill` produces no record and no checkpoint is due.
-
         Returns:
             The result of `fill`; (0, 0) if it was not called.
 
@@ -118,6 +114,8 @@ class TransactionWriter:
                 other method.
             Exception: any other error. The worker must then end.
         """
+        # The transaction is aborted if the run ends before the topic ids are confirmed to be unchanged, or if there is no
+        # record and no due checkpoint.
         state = self._state
         before = replace(state.copy_counts)
         amount = (0, 0)
@@ -152,7 +150,7 @@ class TransactionWriter:
         return amount
 
     def recover(self) -> None:
-        """Abort the open transaction after TransactionRejected. Raises as TransactionSession.recover."""
+        """Abort the open transaction after TransactionRejected. Raises the same errors as `TransactionSession.recover`."""
         self._open_session.recover()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
@@ -172,7 +170,8 @@ class TransactionWriter:
         return False
 
     def close(self) -> None:
-        """Abort the open transaction, so that readers need not wait for its time-out, and close the producers."""
+        """Abort the open transaction and close the producers."""
+        # Without the abort, readers would have to wait for the transaction's time-out.
         if self._session is not None:
             self._session.close()
 
@@ -182,12 +181,9 @@ class TransactionWriter:
         return self._session
 
     def _ownership_record(self) -> Record:
-        """Return the record for the session's ownership check: the current checkpoint of any route of the lane.
-
-        Before the lane has a route, the record is the registration of this process. As soon as the lane has a route, the
-        session must not write the registration again: if another process has replaced this one, the registration of that
-        process must remain the last one in the checkpoint topic.
-        """
+        """Return the record for the session's ownership check: the checkpoint of any copied partition."""
+        # Without a copied partition it is the registration of this process. Later the session must not write the registration
+        # again: if another process has replaced this one, that process's registration must remain the last one in the topic.
         for route in self._state.routes.values():
             return self._shared.checkpoint(route)
         assert self._registered is not None

@@ -1,10 +1,12 @@
 """Turn source records into copies, which differ from the source records in three headers only. Decides no positions.
 
-`x-origin` is the position at which a record was first written; a copy of a copy retains this header. `x-hops` counts the
-copies. `x-copied-to` names the partition that the copy was written to. A program may forward the headers of a copy to a new
-record in another partition. Because `x-copied-to` does not name this partition, the new record does not count as a copy, and
-receives its own origin. `copy` is the only loop that runs per record, so it does no avoidable work.
+`x-origin` is the position at which a record was first written; a copy of a copy retains it. `x-hops` counts the copies.
+`x-copied-to` names the partition that the copy was written to.
 """
+
+# A program may forward the headers of a copy to a new record in another partition. Because `x-copied-to` does not name this
+# partition, the new record does not count as a copy, and receives its own origin. `copy` is the only loop that runs per record,
+# so it does no avoidable work.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,9 +34,9 @@ class Route:
         partition: the partition, at the source and at the destination.
         destination: the destination topic.
         origin: the `x-origin` of the partition's records, without the offset at its end.
-        tail: the further headers that the relay adds after `x-origin` if the source record itself is not a copy.
+        tail: the headers that the relay adds after `x-origin` to a record that is no copy itself.
         next: the next offset to read.
-        read: the offset after the last record that was read; `next` may be higher, past offsets without a record.
+        read: the offset after the last record that was read. `next` may be higher, past offsets without a record.
         copied: the last offset that was copied; -1 if none.
         end: the end of the source partition, as of the last answer of the source.
         timestamp_ms: the timestamp of the last record before `next`; -1 if none.
@@ -42,10 +44,9 @@ class Route:
         committed: `next` in the last committed checkpoint.
         confirmed: `copied` in the last committed checkpoint.
         copies_from: the destination offset at which the copies of this source topic begin; see `Checkpoint`.
-        level_ms: when the partition last had no backlog: the copies of all its records were committed (Unix ms); -1 if never.
-        last_copied: the last copied record that `advance_past_read` has not included in `next` yet.
-        last_skipped: the last record that the filter or the loop check has excluded, and that `advance_past_read` has not
-            included in `next` yet.
+        level_ms: when the copies of all records were last committed (Unix ms); -1 if never.
+        last_copied: the last copied record that `next` does not include yet.
+        last_skipped: the last record that was not copied and that `next` does not include yet.
     """
 
     __slots__ = (
@@ -82,10 +83,9 @@ class Route:
         self.last_skipped: Message | None = None
 
     def advance_past_read(self) -> bool:
-        """Advance `next` past the records `last_copied` and `last_skipped`.
+        """Advance `next` past the records that were read.
 
-        Returns:
-            Whether `next` differs from its value in the last committed checkpoint.
+        Returns whether `next` differs from the position in the last committed checkpoint.
         """
         for message in (self.last_copied, self.last_skipped):
             if message is not None:
@@ -104,7 +104,7 @@ class Route:
     def advance_to_end(self, end: int, now_ms: int) -> None:
         """Advance `next` to the end of the partition, past offsets without a record.
 
-        The consumer has reported this end, `end`, and has returned all records before it. `now_ms` is in Unix ms.
+        `end` is the end that the consumer has reported after the last record; `now_ms` is in Unix ms.
         """
         self.advance_past_read()
         self.next = max(self.next, end)
@@ -126,7 +126,7 @@ class Route:
 
 @dataclass(slots=True)
 class CopyCounts:
-    """The numbers of records that a lane has read, by their treatment.
+    """The numbers of records that were read, by their treatment.
 
     Attributes:
         copied: records that were copied.
@@ -187,7 +187,7 @@ class Rules:
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """Return the `x-origin` of a record in a source partition; None unless a relay has copied it from another region."""
+        """Return the `x-origin` of a record that a relay has copied from another region; None for any other record."""
         origin = origin_of(headers, partition, self._renaming)
         return None if origin is None or origin.startswith(self._source) else origin
 
@@ -233,8 +233,8 @@ def copy(
         rules: decide which records are copied.
         produce: the method `Producer.produce`, or a function with the same arguments.
         counts: the counts to increase.
-        skip_unreadable: whether to continue after a record whose headers the client cannot read. Otherwise the route of its
-            partition is removed from `routes`, so that no later record of the partition is copied.
+        skip_unreadable: whether to continue after a record with unreadable headers. Otherwise its partition is removed from
+            `routes`, so that no later record of it is copied.
 
     Returns:
         The messages that are not records (ends of partitions, errors), and the records with unreadable headers.

@@ -1,10 +1,8 @@
 """Check that destination partitions still contain the last copy that their checkpoints name. Reads partitions backwards.
 
-The tail of a partition is its last copies. A lost tail is reported only if the loss is certain. Copies have the order of their
-source, and retention deletes the oldest records first. The loss is therefore certain in two cases: The last existing copy is
-older than the last copy that the checkpoint names. Or there is no copy, and retention has not deleted any record.
-
-Compaction may delete any record, so callers must not pass compacted topics.
+A loss is reported only if it is certain. Retention deletes the oldest records first. A copy is therefore lost if the last
+existing copy is older, or if there is no copy and retention has not deleted any record. Compaction may delete any record, so
+callers must not pass compacted topics.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,14 +30,14 @@ class ExpectedTail(NamedTuple):
 
 
 def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTail]) -> dict[Partition, int]:
-    """Find the destination partitions with a lost tail, which no longer contain the last record that was copied to them.
+    """Find the destination partitions that no longer contain the last record that was copied to them.
 
     Args:
         reader: reads the destination.
         expected: the last copy by destination partition.
 
     Returns:
-        For each partition with a lost tail, the source offset of the last existing copy; -1 if no copy exists.
+        For each such partition, the source offset of the last existing copy; -1 if no copy exists.
 
     Raises:
         Fatal: if a partition cannot be read.
@@ -64,10 +62,7 @@ def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTa
 
 
 def _last_copies(batches: Iterable[PartitionBatch], expected: Mapping[Partition, ExpectedTail]) -> Offsets:
-    """Find the last copied record of each partition in these batches, and return its offset in the source.
-
-    A partition without a copied record in the batches is omitted.
-    """
+    """Return the source offset of the last copy of each partition in these batches. Partitions without a copy are omitted."""
     last: Offsets = {}
     for batch in batches:
         prefix = expected[batch.partition].origin

@@ -18,8 +18,8 @@ The thread is a daemon. Its last call to a broker, a registry or a model runtime
 class CallThread:
     """Makes the submitted calls one at a time, in their order.
 
-    The thread is a daemon: it does not keep the process running. If a call hangs, later calls of the same instance wait for it.
-    The caller must then create another `CallThread`.
+    If a call hangs, later calls wait for it, and the caller must create another `CallThread`. The thread does not keep the
+    process running.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,10 +41,8 @@ class CallThread:
             pass
 
     def _make_next(self) -> bool:
-        """Wait for the next submitted call, and make it; return False after `close`.
-
-        The local variables are deleted before the thread waits again, because they may hold the last reference to a client.
-        """
+        """Wait for the next submitted call, and make it; return False after `close`."""
+        # The local variables are deleted before the thread waits again, because they may hold the last reference to a client.
         submitted = self._calls.get()
         if submitted is None:
             return False

@@ -72,13 +72,14 @@ class _Connection:
 
 
 class BoundedHttpServer:
-    """Serves requests at an address until `close`, in a thread of its own. The function `answer` returns the responses.
+    """Serves HTTP requests at an address until `close`, in a thread of its own. The function `answer` returns the responses.
 
-    If the largest number of connections is open, a new connection replaces the oldest connection to which no response is being
-    written. If responses are being written to all connections, it replaces the oldest one. Some file descriptors are kept in
-    reserve, so that a probe is answered even if the rest of the process uses all other descriptors. The constructor raises
-    OSError or OverflowError if it cannot listen at the address.
+    At the largest number of connections, a new connection replaces an old one. The constructor raises OSError or OverflowError
+    if it cannot listen at the address.
     """
+
+    # The oldest connection to which no response is being written is replaced first. Some file descriptors are kept in reserve,
+    # so that a probe is answered even if the rest of the process uses all others.
 
     def __init__(self, host: str, port: int, answer: Answer, read_seconds: float = READ_SECONDS) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -127,7 +128,8 @@ class BoundedHttpServer:
             channel.close()
 
     def _wait(self, now: float) -> float | None:
-        """Return the seconds until the next deadline of a connection or the end of a pause in accepting; None without both."""
+        """Return the seconds until the server must act next; None if it waits only for sockets."""
+        # It must act at the next deadline of a connection, and at the end of a pause in accepting.
         deadlines = [connection.deadline for connection in self._open]
         if self._paused_until is not None:
             deadlines.append(self._paused_until)
@@ -159,7 +161,8 @@ class BoundedHttpServer:
             self._step(connection)  # usually the request has arrived too, and is answered before an eviction
 
     def _make_room(self, error: OSError) -> None:
-        """Free a descriptor for the next connection. If that is impossible, pause, so that this thread does not spin."""
+        """Free a file descriptor for the next connection, or pause accepting if there is none to free."""
+        # The pause prevents this thread from spinning.
         if self._reserve:
             os.close(self._reserve.pop())
         elif self._open:

@@ -28,13 +28,17 @@ from publisher.runtime.time_range import TimeRange, seconds
 WIDE = 10_000  # columns, so that no line is folded
 err_console = PlainConsole(stderr=True, soft_wrap=True)
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.", show_default=False)]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration file (YAML).", show_default=False)]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the configuration; repeatable.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.", show_default="log.level")]
-From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
+LogLevel = Annotated[
+    str | None, typer.Option(help="The lowest level to log: debug, info, warning or error.", show_default="log.level")
+]
+From = Annotated[str | None, typer.Option("--from", help=f"Only events from this time on: {TIME_HELP}.")]
 Last = Annotated[str | None, typer.Option("--last", help="Only events of the last DURATION: 90s, 15m, 1h, 7d.")]
-To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
+To = Annotated[str | None, typer.Option("--to", help=f"Only events before this time: {TIME_HELP}.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +124,14 @@ def time_range(start: str | None, end: str | None, last: str | None = None) -> T
 
 
 def parse_share(text: str | float) -> float:
-    """Parse a share, written as 0.05 or 5%, for an option. Raises BadParameter unless it is from 0 to 1."""
+    """Parse a share, written as 0.05 or 5%, for an option. Raises BadParameter if it is not from 0 to 1."""
     percent = str(text)  # Typer passes the default as a number
     try:
         value = float(percent[:-1]) / 100 if percent.endswith("%") else float(percent)
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise typer.BadParameter(f"{percent!r} is not a share; write 5% or 0.05")
+        raise typer.BadParameter(f"{percent!r} is not a valid share; write 5% or 0.05, for instance")
     return value
 
 
@@ -153,11 +157,12 @@ def _unix_ms(option: str, text: str | None) -> int | None:
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands of a program by name.
+    """The commands of a program by name. Each command is imported on first use.
 
-    Each command is imported on first use, so that for example `scorer status` does not load the modules of `scorer bench`.
     `targets` names the function, or the Typer application, of each command as `module:name`.
     """
+
+    # For example, `scorer status` does not load the modules of `scorer bench`.
 
     def __init__(self, targets: Mapping[str, str]) -> None:
         self._targets = targets
@@ -178,6 +183,16 @@ class LazyCommands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._targets)
+
+
+class DefaultCommandGroup(TyperGroup):
+    """A group of commands whose first command runs if the first argument names no command of the group."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Insert the name of the first command unless the first argument names a command or is --help."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
 
 
 def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Generic, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as EnvironmentFault
 
@@ -38,7 +39,7 @@ SCALARS = str | int | float | bool | None
 class SettingsError(Exception):
     """The configuration is invalid.
 
-    The message has one line for each fault: the key, the remedy, and the value unless the value may be secret.
+    The message has one line for each fault: the key, the remedy, and the value. A value that may be secret is left out.
     """
 
     def __init__(self, message: str) -> None:
@@ -124,7 +125,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED) -> Any:
-    """Return a value with secrets and credentials in URLs masked.
+    """Return a value for display, with secrets and credentials in URLs masked.
 
     Args:
         key: The dotted key of the value.
@@ -172,7 +173,7 @@ def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, 
         if isinstance(proof, Mapping) and "password" in proof:
             variable = f"{model.model_config.get('env_prefix', '')}{name.upper()}__SECURITY__PASSWORD"
             way_out = f"name a file with password_file, or set the environment variable {variable}"
-            raise SettingsError(f"{name}.security.password ({origin}): a password does not belong here; {way_out}")
+            raise SettingsError(f"{name}.security.password ({origin}): passwords are not read from here; {way_out}")
 
 
 def _expand(value: Any, path: Path) -> Any:
@@ -207,7 +208,7 @@ def _read_environment(model: type[Configuration]) -> dict[str, Any]:
         prefix = model.model_config.get("env_prefix", "")
         named = re.search(r'field "(\w+)"', str(error))
         variable = f"{prefix}{named[1].upper()}" if named else f"a variable {prefix}..."
-        raise SettingsError(f"{variable} (environment): its value is not the JSON of a mapping or list") from None
+        raise SettingsError(f"the value of the environment variable {variable} is not a JSON object or array") from None
 
 
 def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
@@ -215,7 +216,7 @@ def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
     for flag in flags:
         key, equals, text = flag.partition("=")
         if not equals or not key:
-            raise SettingsError("--set without a key or without '=': write --set key=value, for instance --set name=other")
+            raise SettingsError("--set has no key or no '=': write --set key=value, for instance --set name=other")
         try:
             nested: Any = yaml_documents.load(text) if text else ""
         except UnreadableDocument:
@@ -247,7 +248,7 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
         return f"{place}: unknown key; {nearest(path[-1], _names_at(model, path[:-1]))}"
     if fault["type"] == "missing":
         variable = f"{model.model_config.get('env_prefix', '')}{'__'.join(path).upper()}"
-        return f"{place}: missing; write it in the file, or --set {key}=..., or export {variable}"
+        return f"{place}: this setting is missing; write it in the file, or give --set {key}=..., or export {variable}"
     value = f"{shown(key, fault['input'])!r}" if _may_be_printed(model, path, fault["input"]) else ""
     if fault["type"] == "literal_error":
         return f"{place}: {value or 'its value'} is not one of {fault['ctx']['expected']}"
@@ -255,14 +256,12 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
 
 
 def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any) -> bool:
-    """Return whether the faulty `value` may be printed. It may be if it is a scalar, and `path` names a single setting.
-
-    `path` may also name a section, the whole configuration, or a map of client properties. A value at such a path may contain
-    secrets, even if the user has written a text instead of a mapping.
-    """
+    """Return whether the faulty `value` may be printed."""
+    # It may be if it is a scalar and `path` names a single setting. A value in place of a section or of a map of client
+    # properties may contain secrets, even if the user has written a text instead of a mapping.
     section: Any = model
     for at, part in enumerate(path):
-        field = getattr(section, "model_fields", {}).get(part)
+        field = _settings_of(section).get(part)
         if field is None:
             return False
         section = field.annotation
@@ -277,5 +276,10 @@ def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any)
 def _names_at(model: type[Configuration], path: Sequence[str]) -> list[str]:
     section: Any = model
     for part in path:
-        section = section.model_fields[part].annotation
-    return list(section.model_fields)
+        section = _settings_of(section)[part].annotation
+    return list(_settings_of(section))
+
+
+def _settings_of(section: Any) -> dict[str, FieldInfo]:
+    """Return the settings of a section by their names in the file; empty for a value that is no section."""
+    return {field.alias or name: field for name, field in getattr(section, "model_fields", {}).items()}

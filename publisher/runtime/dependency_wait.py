@@ -1,9 +1,10 @@
 """The dependencies of a process: the error for an unavailable dependency, the current outages, and the wait for their end.
 
-A process that waits for a dependency stays alive, stops when asked to, and retries without a limit. If it ended instead, its
-supervisor would restart it with growing delays. The module uses no Kafka client: the caller passes a function that probes the
-brokers.
+A process that waits for a dependency stays alive, stops when asked to, and retries without a limit. The module uses no Kafka
+client: the caller passes a function that probes the brokers.
 """
+
+# If the process ended instead, its supervisor would restart it with growing delays.
 
 import logging
 import threading
@@ -48,7 +49,7 @@ class DependencyUnavailable(Fatal):
         self.retry_seconds = retry_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the class and the constructor arguments, so that another process can unpickle this error."""
+        """Pickle the error for another process by its constructor arguments."""
         return DependencyUnavailable, (self.dependency, str(self), self.hint, self.retry_seconds)
 
 
@@ -82,14 +83,14 @@ class Outages:
     def end(self, dependency: str) -> None:
         """Record that the outage of `dependency` has ended, if there is one."""
         if self.active.pop(dependency, None) is not None:
-            log.info("%s: available again", dependency)
+            log.info("%s: the outage has ended", dependency)
 
     def is_unavailable(self, dependency: str) -> bool:
         """Return whether `dependency` has an outage."""
         return dependency in self.active
 
     def summary(self) -> str | None:
-        """Return one line about the outages whose end the scorer waits for; None if there is no such outage."""
+        """Return one line about the outages that block the scorer; None if there are none."""
         waited_for = [
             f"{dependency}: {error}" for dependency, error in list(self.active.items()) if dependency not in self._optional
         ]
@@ -99,10 +100,8 @@ class Outages:
 class DependencyWaiter:
     """Lets the main thread of one scorer wait for its dependencies, and probes the brokers during the wait.
 
-    The main thread passes the attribute `context` to functions that may have to wait for brokers, and such a function calls
-    `context.check` repeatedly. During the wait, a background thread probes the brokers, and records in `outages` whether a
-    broker answers. If a probe fails with an error that waiting does not cure, such as a rejected login, the next
-    `context.check` raises this error.
+    The main thread passes `context` to functions that may have to wait, and they call `context.check` repeatedly. The check
+    raises an error that waiting does not cure, such as a rejected login.
 
     Args:
         probe_brokers: connects to a broker. Raises Fatal, with the exit code UNREACHABLE if no broker answers.
@@ -110,6 +109,8 @@ class DependencyWaiter:
         outages: the outages to update.
         stopping: set when the scorer is asked to stop.
     """
+
+    # During the wait, a background thread probes the brokers, and records in `outages` whether a broker answers.
 
     def __init__(
         self, probe_brokers: Callable[[], object], beat: Callable[[], object], outages: Outages, stopping: threading.Event
@@ -130,11 +131,8 @@ class DependencyWaiter:
     def wait_for(self, future: Future[T]) -> T:
         """Wait for a step of the start-up that runs in a thread of its own, and return its result.
 
-        If a stop of the scorer is requested, the method does not wait for the step any longer, and the step's thread is
-        abandoned.
-
         Raises:
-            Aborted: if a stop is requested.
+            Aborted: if a stop is requested. The step's thread is abandoned.
             Exception: any error of the step.
         """
         while not wait([future], STOP_SECONDS).done:
@@ -165,7 +163,9 @@ class DependencyWaiter:
 
     def _raise_if_cancelled(self) -> None:
         if self._stopping.is_set():
-            raise Aborted("a stop was requested during a wait; the next owner decides the open transaction")
+            raise Aborted(
+                "a stop was requested during a wait; the next owner of the transactional id ends the open transaction"
+            )
         if self._rejected is not None:
             raise self._rejected
         now = time.monotonic()

@@ -1,7 +1,7 @@
 """The HTTP endpoints /livez, /readyz and /metrics, read-only.
 
-/livez reports whether the threads of the process still make progress, /readyz whether the process does its work. The caller
-provides the functions for both checks. `bounded_http.py` limits the connections.
+/livez reports whether the threads of the process still make progress, /readyz whether the process does its work.
+`bounded_http.py` limits the connections.
 """
 
 import io
@@ -43,7 +43,7 @@ class HealthServer:
         except (OSError, OverflowError) as error:
             raise Fatal(
                 f"cannot listen on http.listen {listen}: {getattr(error, 'strerror', None) or error}",
-                "choose another port, or 0 for a free one",
+                "choose another port in http.listen; port 0 takes a free port",
                 USAGE,
             ) from None
         self.address = f"{host}:{self._server.port}"

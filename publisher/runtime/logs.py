@@ -33,7 +33,7 @@ REPORT_HINT = "this is a defect of scorestream; report it with the traceback"
 
 @dataclass(slots=True)
 class _Repeats:
-    """Equal messages: when the last one arrived, when the last one passed, and how many were suppressed since then."""
+    """Equal messages: when the last one arrived, when the last one was logged, and how many were suppressed since then."""
 
     arrived_at: float
     passed_at: float
@@ -45,14 +45,13 @@ class _Repeats:
 class RepeatFilter(logging.Filter):
     """Suppresses repeated messages, so that an outage does not fill the log.
 
-    Of equal messages of a logger, the first BURST pass. Then one message passes after REPEAT_SECONDS, the next one after twice
-    this time, and so on, up to one message in LONGEST_REPEAT_SECONDS. Each of these messages states how many messages were
-    suppressed before it. A message that has not arrived for two intervals is treated as a new message.
-
-    While a broker is unavailable, each connection of each Kafka client logs an error up to twenty times a second. Messages of
-    Kafka clients are therefore equal even if numbers and names in brackets differ, and at first only one of them passes, not
-    BURST. Critical messages always pass.
+    Of equal messages, the first BURST are logged. After that, one is logged after REPEAT_SECONDS, the next one after twice this
+    time, and so on. Each of them states how many were suppressed before it. Critical messages are always logged.
     """
+
+    # The longest interval is LONGEST_REPEAT_SECONDS. A message that has not arrived for two intervals is treated as new. While
+    # a broker is unavailable, each connection of each Kafka client logs an error up to twenty times a second. Messages of Kafka
+    # clients are therefore equal even if numbers and names in brackets differ, and at first only one of them passes.
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -145,7 +144,7 @@ def configure(owner: Mapping[str, str], level: str = "info", log_format: str = "
 
     Args:
         owner: the fields that identify the process in every JSON line: {"scorer": "<name>.<replica>"}.
-        level: the least severe level that is logged, in any case.
+        level: the least severe level that is logged, in upper or lower case.
         log_format: `json`, `text`, or `auto`: text if stderr is a terminal, JSON otherwise.
     """
     handler: logging.Handler
@@ -168,7 +167,7 @@ def configure(owner: Mapping[str, str], level: str = "info", log_format: str = "
 
 
 def writes_json(log_format: str) -> bool:
-    """Return whether a process with this `log.format` logs JSON lines. With `auto`, it does unless stderr is a terminal."""
+    """Return whether a process with this `log.format` logs JSON lines. With `auto` it does if stderr is no terminal."""
     return log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
 
 

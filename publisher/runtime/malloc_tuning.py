@@ -1,9 +1,8 @@
-"""Memory settings of a process that runs for months: few malloc arenas, rare garbage collection, a trim every minute.
+"""Memory settings of a process that runs for months: few malloc arenas, rare garbage collection, a trim every minute."""
 
-Kafka clients start and end threads for each broker and producer. glibc creates up to eight arenas per core for these threads,
-and each arena keeps its peak size, so a process would grow with every outage. Failed calls leave reference cycles of exceptions
-and frames, which only garbage collection frees.
-"""
+# Kafka clients start and end threads for each broker and producer. glibc creates up to eight arenas per core for these threads,
+# and each arena keeps its peak size, so a process would grow with every outage. Failed calls leave reference cycles of
+# exceptions and frames, which only garbage collection frees.
 
 import contextlib
 import ctypes
@@ -29,9 +28,10 @@ def limit_malloc_arenas() -> None:
 def start_gc_thread() -> None:
     """Exempt the existing objects from garbage collection, and start a thread that frees memory every TRIM_SECONDS.
 
-    The thread collects reference cycles and returns free memory to the system. In between, Python's own collection runs only
-    after GC_THRESHOLD new objects. Call this function when the process is ready. A second call starts no second thread.
+    Call this function when the process is ready. A second call starts no second thread.
     """
+    # The thread collects reference cycles and returns free memory to the system. In between, Python's own collection runs only
+    # after GC_THRESHOLD new objects.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

@@ -1,10 +1,9 @@
-"""Handle SIGTERM and SIGINT of a service: the first signal requests its stop, further signals change nothing.
+"""Handle SIGTERM and SIGINT of a service: the first signal requests its stop, further signals change nothing."""
 
-A signal handler in Python runs between two instructions of the main thread. At this moment that thread, or an earlier handler,
-may hold the lock of an Event. A handler that sets this Event would then wait for the lock for ever, and the process would never
-stop. The handler here only puts an item into a SimpleQueue, whose `put` is reentrant. Another thread waits for the item, and
-requests the stop.
-"""
+# A signal handler in Python runs between two instructions of the main thread. At this moment that thread, or an earlier
+# handler, may hold the lock of an Event. A handler that sets this Event would then wait for the lock for ever, and the process
+# would never stop. The handler here only puts an item into a SimpleQueue, whose `put` is reentrant. Another thread waits for
+# the item, and requests the stop.
 
 import signal
 import threading

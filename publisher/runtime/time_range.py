@@ -1,10 +1,12 @@
-"""Time ranges and durations of command-line options: ISO 8601 or Unix ms, either end open."""
+"""Time ranges and durations of command-line options: ISO 8601 or Unix ms, either end open; and times of records as text."""
 
 import re
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 HELP = "ISO 8601 (UTC if it names no zone) or Unix ms"
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LATEST_MS = 253_402_300_800_000  # the start of the year 10000: later times cannot be formatted
 DURATION = re.compile(r"([0-9]{1,6})([smhd])")
 
 
@@ -29,3 +31,14 @@ def seconds(duration: str) -> int:
     if match is None:
         raise ValueError(f"{duration!r} is not a valid duration; write a number and a unit: 90s, 15m, 1h, 7d")
     return int(match[1]) * UNITS[match[2]]
+
+
+def iso_time(unix_ms: int) -> str | None:
+    """Format a time as ISO 8601.
+
+    Returns:
+        None if the time is negative or after the year 9999: a producer may write any 64 bits.
+    """
+    if not 0 <= unix_ms < LATEST_MS:
+        return None
+    return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds")

@@ -15,10 +15,9 @@ CHECK_SECONDS = 1.0
 
 
 def watch(stuck: Callable[[], str | None]) -> None:
-    """Call `stuck` each second in a thread. If it returns a reason, end the process.
+    """Call `stuck` each second in a thread, and end the process if it returns a reason.
 
-    `stuck` returns why the process hangs, or None. Before the process ends with the exit code BROKEN, the reason is logged, and
-    the stacks of all threads are printed.
+    The reason and the stacks of all threads are logged first. The exit code is BROKEN.
     """
 
     def check_regularly() -> None:

@@ -1,15 +1,14 @@
 """At-least-once delivery: records are sent at once, and every second a checkpoint commits the positions after them.
 
-An idempotent producer sends the records. They are visible as soon as the broker has them. The producer reports failed records
-only. A checkpoint flushes the producer until nothing is in flight (measured 0.3-8 ms). If no record has failed, the checkpoint
-starts a commit of the positions, and does not wait for the answer. After a crash, the events since the last checkpoint (about
-one second) are scored again. The repeated scores may follow the scores of later events. The pure part is
-`UncommittedPositions`.
-
-If a record fails, or is not confirmed in time, no position after the last checkpoint is committed. The producer is discarded
-with all records in its queue, so that no later record overtakes the failed record. The scorer continues from the committed
-offsets.
+Records are visible as soon as the broker has them. After a crash, the events since the last checkpoint (about one second) are
+scored again, and the repeated scores may follow the scores of later events. The pure part is `UncommittedPositions`.
 """
+
+# An idempotent producer sends the records, and reports failed records only. A checkpoint flushes the producer until nothing is
+# in flight (measured 0.3-8 ms). If no record has failed, it starts a commit of the positions, and does not wait for the answer.
+# If a record fails, or is not confirmed in time, no position after the last checkpoint is committed. The producer is discarded
+# with all records in its queue, so that no later record overtakes the failed record. The scorer continues from the committed
+# offsets.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +41,7 @@ OnDelivery = Callable[[KafkaError, Message], None]
 
 @dataclass(slots=True)
 class UncommittedPositions:
-    """The positions after published batches that are not committed yet. Pure: `now` is in monotonic seconds.
+    """The positions that follow published batches and are not committed yet. Pure: `now` is in monotonic seconds.
 
     A position is the next offset to read in an input partition.
 
@@ -67,11 +66,9 @@ class UncommittedPositions:
         self.published |= {(p.topic, p.partition): p for p in offsets}
 
     def due(self, now: float) -> bool:
-        """Return whether a checkpoint is due.
-
-        A checkpoint is due if no commit is pending, and CHECKPOINT_SECONDS have passed since the last commit was started and
-        since the oldest position in `published` was published.
-        """
+        """Return whether a checkpoint is due."""
+        # A checkpoint is due if no commit is pending, and CHECKPOINT_SECONDS have passed since the last commit was started and
+        # since the oldest position in `published` was published.
         return (
             bool(self.published)
             and not self.committing
@@ -159,14 +156,15 @@ class CheckpointSession:
     ) -> None:
         """Pass the records to the producer. A later checkpoint commits the positions.
 
-        For REPORTS_SECONDS after the broker has rejected a record, the producer sends each record in a request of its own, and
-        the call waits until all records of the batch are confirmed. A failure then does not affect earlier batches.
-        `group_metadata` and `overlap` are not used, because the consumer itself commits the positions later.
+        `group_metadata` and `overlap` are not used.
 
         Raises:
             RecordRejected: if the broker rejects records that were sent in requests of their own.
             Aborted: if a record of this or an earlier call has failed.
         """
+        # For REPORTS_SECONDS after a rejection, the producer sends each record in a request of its own, and the call waits
+        # until all records are confirmed. A failure then does not affect earlier batches. The consumer itself commits the
+        # positions later.
         self._poll()
         if self._singly and self._clock() > self._singly_until:
             self._renew()
@@ -177,10 +175,10 @@ class CheckpointSession:
         self._positions.publish(offsets, self._clock())
 
     def wait_for_publish(self) -> None:
-        """Do nothing: the next `publish`, `tick` or `checkpoint` reports failed records."""
+        """Do nothing. The next `publish`, `tick` or `checkpoint` reports failed records."""
 
     def wait_for_commit(self) -> None:
-        """Do nothing: a pending checkpoint may still move the committed offsets, but never past an unpublished event."""
+        """Do nothing. A pending checkpoint may still move the committed offsets, but only past published events."""
 
     def tick(self) -> None:
         """Start a checkpoint if one is due. Raises Aborted if a record failed, or commits fail for too long."""
@@ -214,9 +212,9 @@ class CheckpointSession:
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         """Commit the positions of these partitions, so that their next owner continues from them.
 
-        If `lost` is True, the group has already given the partitions to another owner. No position is committed in this case,
-        because that owner may already have committed later positions.
+        If the partitions are already lost, no position is committed.
         """
+        # The new owner may already have committed later positions.
         leaving = {(p.topic, p.partition) for p in partitions}
         released = [position for key, position in self._positions.pending().items() if key in leaving]
         if released and not lost and self._failure is None:
@@ -256,7 +254,7 @@ class CheckpointSession:
             self._rejected.produce(self._producer, records, self._on_report if self._singly else None, self._make_room)
         except (BufferError, KafkaException) as error:
             self._record_rejected |= bool(self._rejected)
-            self._failure = self._failure or Aborted(f"could not produce: {error}")
+            self._failure = self._failure or Aborted(f"could not produce a record: {error}")
 
     def _make_room(self) -> None:
         """Wait until the broker has confirmed half of the records in the producer's full queue. Raises Aborted."""
@@ -282,7 +280,7 @@ class CheckpointSession:
         """Wait until every record is confirmed. Raises Aborted if a record has failed or is not confirmed in time."""
         unsent = self._producer.flush(seconds)
         if unsent and self._failure is None:
-            self._failure = Aborted(f"{unsent} records were not confirmed within {seconds:g} s")
+            self._failure = Aborted(f"the broker did not confirm {unsent} records within {seconds:g} s")
         self._check()
 
     def _on_commit(self, begun: dict[Partition, TopicPartition], error: KafkaError | None, seconds: float) -> None:
@@ -299,7 +297,7 @@ class CheckpointSession:
         self.counters.committed(seconds)
         if self._commit_failing:
             self._commit_failing = False
-            log.info("checkpoints are committed again")
+            log.info("commits of checkpoints succeed again")
 
     def _on_report(self, record: Record, error: KafkaError, message: Message) -> None:
         self._rejected.note(record, error)

@@ -12,11 +12,11 @@ class Counters:
         aborts: failed transactions.
         fenced: failures because another producer had taken over a transactional id.
         rotations: producers replaced after a slow commit.
-        commit_seconds: total time that the owner thread has waited for commits.
+        commit_seconds: total time that the session's thread has waited for commits.
         last_commit_seconds: duration of the last batch's commit; 0 if batches have no commit of their own.
         last_ending_seconds: the part of `last_commit_seconds` after the broker had confirmed the records.
-        open_since: when the open transaction began, or when the wait for transactions of other producers began (monotonic
-            seconds). None if no transaction is open and there is no such wait.
+        open_since: when the open transaction, or the wait for other transactions, began (monotonic seconds); None without
+            either.
     """
 
     commits: int = 0
@@ -32,7 +32,7 @@ class Counters:
         """Count a confirmed commit.
 
         Args:
-            waited: how long the owner thread has waited for the commit (seconds).
+            waited: how long the session's thread has waited for the commit (seconds).
             commit_seconds: the duration of the commit (seconds).
             ending: the part of `commit_seconds` after the broker had confirmed the records.
         """

@@ -1,23 +1,23 @@
 """The transaction session: records and consumed offsets of a transaction become visible together, or not at all.
 
-A session has several transactional producers, and uses another one for each transaction (`producer_pool.py` gives the reason).
-Scorers and relay workers publish through a session. The tables in `state_machine.py` define its decisions.
-
-A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
-only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. The
-session also replaces its idle producers by successors in three cases: after an unknown outcome, after a call that hangs, and
-after partitions were lost.
-
-A hanging call returns when a connection of its client changes. By default, a client that has lost all connections forgets the
-broker that the call waits for (librdkafka #5511), and the call may never return: each half-open connection cost 7 s and leaked
-a producer. Transactional producers therefore set `metadata.recovery.strategy: none`, and their successors connect to the
-bootstrap servers.
-
-A batch holds at most as many records as fit into one request of a partition (about 1 MB before compression), and producers
-linger for 100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter
-linger time, a second request of the partition would wait for the first one. librdkafka's thread spins during such a wait
-(librdkafka #3692): for milliseconds, or for seconds after a broker has restarted.
+Scorers and relays publish through a session. A session has several transactional producers, and uses another one for each
+transaction (`producer_pool.py` gives the reason). The tables in `state_machine.py` define its decisions.
 """
+
+# A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
+# only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. The
+# session also replaces its idle producers by successors in three cases: after an unknown outcome, after a call that hangs, and
+# after partitions were lost.
+#
+# A hanging call returns when a connection of its client changes. By default, a client that has lost all connections forgets the
+# broker that the call waits for (librdkafka #5511), and the call may never return: each half-open connection cost 7 s and
+# leaked a producer. Transactional producers therefore set `metadata.recovery.strategy: none`, and their successors connect to
+# the bootstrap servers.
+#
+# A batch holds at most as many records as fit into one request of a partition (about 1 MB before compression), and producers
+# linger for 100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter
+# linger time, a second request of the partition would wait for the first one. librdkafka's thread spins during such a wait
+# (librdkafka #3692): for milliseconds, or for seconds after a broker has restarted.
 
 import contextlib
 import logging
@@ -60,17 +60,15 @@ def _return_at_once(_: Context) -> None:
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.session.Session`. One thread owns it.
 
-    If a session sends consumer offsets, the group coordinator fences the session after another member has taken over. A session
-    that sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to
-    check that no other process has taken over the transactional ids (`ownership_check.py`). A session with an ownership record
-    cannot recover from an unknown outcome.
+    A session that sends no offsets needs an `ownership_record`, and cannot recover from an unknown outcome.
 
     Args:
         make_producer: returns a producer for a transactional id, not yet initialised.
         ids: the transactional ids, one for each producer.
         transaction_seconds: how long the session may repeat one call that fails.
         counters: the counters to continue; new ones by default.
-        ownership_record: returns the record for the ownership check; None for a session that sends offsets.
+        ownership_record: returns a record that the producers commit to check that no other process has taken over the ids; None
+            for a session that sends offsets.
         producer_wait_seconds: how long the session waits for an initialised producer before it raises Retriable.
         slow_commit_seconds: a producer whose commit takes this long is replaced by a successor with the same id.
         hang_seconds: a call that has not returned after this time is abandoned.
@@ -78,6 +76,9 @@ class TransactionSession:
         wait_until_decided: returns when no transaction is open in the topics that this session writes to
             (`wait_for_open_transactions.py`).
     """
+
+    # If a session sends consumer offsets, the group coordinator fences it after another member has taken over. Other sessions
+    # use `ownership_check.py`.
 
     sends_group = True
 
@@ -157,18 +158,18 @@ class TransactionSession:
             self.wait_for_publish()
 
     def write(self, write: Write) -> bool:
-        """Publish the records that the function `write` produces in one transaction.
+        """Publish the records that a function produces in one transaction.
 
-        This method calls `write(produce)`, where `produce` is the method of a producer. The function returns whether it has
-        produced a record. If it has, the transaction is committed. Otherwise it is aborted.
+        The function gets the method `produce` of a producer, and returns whether it has produced a record. Without a record,
+        the transaction is aborted.
 
         Returns:
             Whether the transaction was committed.
 
         Raises:
-            Aborted: as `publish` does. After this or any other error, only `recover` is allowed.
-            NotAllowed: as `publish` does.
-            Exception: any error that the function `write` raises.
+            Aborted: in the same cases as `publish`. After this or any other error, only `recover` is allowed.
+            NotAllowed: in the same cases as `publish`.
+            Exception: any error that the function raises.
         """
         self.wait_for_publish()
         producer = self._begin()
@@ -191,7 +192,7 @@ class TransactionSession:
         return True
 
     def wait_for_publish(self) -> None:
-        """Wait for the commit that the last `publish` or `write` has started in the commit thread. Raises as `publish` does."""
+        """Wait until the commit of the last `publish` or `write` has ended. Raises the same errors as `publish`."""
         if self._pending_commit is None:
             return
         began = self._clock()
@@ -228,35 +229,34 @@ class TransactionSession:
         """Wait for the pending commit. Nothing else is due, because every transaction already contains the consumer offsets.
 
         Raises:
-            Aborted: as `wait_for_publish` does.
+            Aborted: in the same cases as `wait_for_publish`.
         """
         self.wait_for_publish()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
-        """Wait for the pending commit, so that the caller may release the partitions.
+        """Wait for the pending commit, so that the caller may release the partitions. Never raises.
 
-        If `lost` is True, the partitions already belong to another member of the group, and the session replaces its idle
-        producers by successors. Never raises.
+        `lost` states that the partitions already belong to another member of the group.
         """
+        # In this case the session replaces its idle producers by successors.
         self.wait_for_commit()
         if lost:
             self._pool.renew()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Refresh the producers' metadata of these topics. Raises as `ProducerPool.refresh_metadata` does."""
+        """Refresh the producers' metadata of these topics. Raises the same errors as `ProducerPool.refresh_metadata`."""
         self._pool.refresh_metadata(topics)
 
     def recover(self) -> None:
-        """Commit or abort the open transaction, with the steps that `RECOVERIES` names for the failed state.
-
-        A confirmed abort ends the transaction. Without a confirmed abort, the initialisation of a successor with the same id
-        ends the transaction. Afterwards the committed offsets show whether the transaction is visible.
+        """Commit or abort the open transaction. The committed offsets then show which of the two has happened.
 
         Raises:
             Fatal: if the broker rejects the initialisation of a successor.
             Aborted: if this session has an ownership record, and the outcome of the transaction is unknown.
             Exception: any error that the context raises.
         """
+        # `RECOVERIES` has the steps for each failed state. A confirmed abort ends the transaction. Without one, the
+        # initialisation of a successor with the same id ends it.
         with contextlib.suppress(Aborted):
             self.wait_for_publish()
         recovered = advance(self.state, SessionStep.RECOVER)
@@ -284,10 +284,8 @@ class TransactionSession:
         self.state = recovered
 
     def close(self) -> None:
-        """Abort the open transaction and release the producers. Never raises.
-
-        If the session did not abort the transaction, readers of committed records would have to wait until it times out.
-        """
+        """Abort the open transaction and release the producers. Never raises."""
+        # Without the abort, readers of committed records would have to wait until the transaction times out.
         with contextlib.suppress(Aborted):
             self.wait_for_publish()
         if self._active is not None and self.state is not SessionState.HUNG:
@@ -297,10 +295,8 @@ class TransactionSession:
         self._pool.close(CALL_SECONDS if self._ownership else 0.0)
 
     def _wait_until_decided(self) -> None:
-        """Wait until the transactions of other producers are decided.
-
-        `open_since` includes this wait, so that the alert on the age of the open transaction covers it.
-        """
+        """Wait until the transactions of other producers are decided."""
+        # `open_since` includes this wait, so that the alert on the age of the open transaction covers it.
         self.counters.open_since = self.counters.open_since or self._clock()
         self._wait_for_others(self._context)
         self.counters.open_since = None
@@ -328,11 +324,9 @@ class TransactionSession:
             raise self._failed(error)  # noqa: B904 - as in `wait_for_publish`
 
     def _start_commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        """Send the offsets and commit in the commit thread, so that the next batch is decoded and scored meanwhile.
-
-        The next transaction begins only after this commit is confirmed. Otherwise the next transaction could commit offsets
-        that skip the events of a failed commit.
-        """
+        """Send the offsets and commit in the commit thread, so that the next batch is decoded and scored meanwhile."""
+        # The next transaction begins only after this commit is confirmed. Otherwise it could commit offsets that skip the
+        # events of a failed commit.
         if offsets:
             self.state = advance(self.state, SessionStep.SEND_OFFSETS)
         self.state = advance(self.state, SessionStep.COMMIT)
@@ -340,7 +334,7 @@ class TransactionSession:
         self._pending_commit = self._commit_thread.submit(lambda: self._calls.commit(producer, offsets, group_metadata))
 
     def _failed(self, error: Failure, step: SessionStep | None = None) -> Failure:
-        """Enter the failed state that `step` leads to, and return `error`. If `step` is None, `failure_step` determines it."""
+        """Enter the failed state after `step`, and return `error`. If `step` is None, `failure_step` determines it."""
         step = step or failure_step(error, fenced_by_ids=self._ownership is not None)
         if step is SessionStep.REJECT:
             self._sender.enable_delivery_reports()
@@ -350,13 +344,11 @@ class TransactionSession:
         return error
 
     def _committed(self, waited: float, timing: CommitTiming) -> None:
-        """Record a confirmed commit, and replace its producer if the commit was slow.
-
-        librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first request was only late,
-        the second request may commit half of the same producer's next transaction. The successor has the same id and a new
-        epoch, so the broker rejects requests of the old producer that are still in flight. Because `retry.backoff.ms` is large,
-        the duration of a commit shows whether the request may have been repeated.
-        """
+        """Record a confirmed commit, and replace its producer if the commit was slow."""
+        # librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first request was only
+        # late, the second request may commit half of the same producer's next transaction. The successor has the same id and a
+        # new epoch, so the broker rejects requests of the old producer that are still in flight. Because `retry.backoff.ms` is
+        # large, the duration of a commit shows whether the request may have been repeated.
         self.state = advance(self.state, SessionStep.COMMITTED)
         if self._ownership is not None:
             self._ownership.committed()
@@ -374,7 +366,7 @@ class TransactionSession:
         self.counters.open_since = None
 
     def _abort(self, producer: Producer) -> bool:
-        """Abort the transaction. Return whether the broker confirmed the abort before librdkafka could repeat the request."""
+        """Abort the transaction. Return whether the broker confirmed it before librdkafka could repeat the request."""
         began = self._clock()
         try:
             with unwrap_kafka_errors():

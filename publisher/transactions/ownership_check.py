@@ -1,10 +1,11 @@
 """Check that a session still owns its transactional ids, for sessions that send no consumer offsets.
 
-A session replaces a producer by a successor. The successor initialises the same id, and thereby fences every other producer of
-the id. This would succeed even if a newer process had taken over all ids of the session. Before a successor writes, a producer
-with another id of the session therefore commits a record. If a newer process has taken over that id, the broker fences this
-producer, and the session stops.
+Before a new producer writes, another producer of the session commits a record. If a newer process has taken over the ids, the
+broker rejects this commit, and the session stops.
 """
+
+# A session replaces a producer by a successor, which initialises the same id, and thereby fences every other producer of the
+# id. This would succeed even if a newer process had taken over all ids of the session.
 
 from collections.abc import Callable, Mapping
 
@@ -42,11 +43,8 @@ class OwnershipCheck:
         self._commit(self._pool.wait_until_all_initialised())
 
     def check_successors(self) -> None:
-        """Check that the session still owns its ids, if it has replaced producers by successors since the last check.
-
-        Every producer that was not replaced since the last check commits a record. If a newer process has taken over the ids,
-        the broker rejects such a commit.
-        """
+        """Check that the session still owns its ids, if it has replaced producers by successors since the last check."""
+        # Every other producer commits a record. If a newer process has taken over the ids, the broker rejects such a commit.
         unconfirmed = self._pool.unconfirmed_ids
         if not unconfirmed:
             return
@@ -58,7 +56,7 @@ class OwnershipCheck:
         self._pool.wait_until_all_initialised()  # the next commit confirms the successors too
 
     def committed(self) -> None:
-        """Record that the session has committed a transaction: it still owned all ids, so no successor needs a check."""
+        """Record that the session has committed a transaction, which proves that it still owns its ids."""
         self._pool.unconfirmed_ids.clear()
 
     def _commit(self, producers: Mapping[str, Producer]) -> None:

@@ -1,9 +1,11 @@
 """The transactional producers of a session: one for each id, used in turn, each initialised in a thread of its own.
 
-A session has several producers because a commit may take longer than `retry.backoff.ms`. librdkafka may then have sent EndTxn
-twice, and the late copy would end the next transaction of the same producer. Such a producer is replaced by a successor with
-the same id, and the other producers of the pool write while the successor initialises.
+After a slow commit, a producer is replaced by a successor with the same id, and the other producers write while the successor
+initialises.
 """
+
+# A commit may take longer than `retry.backoff.ms`. librdkafka may then have sent EndTxn twice, and the late copy would end the
+# next transaction of the same producer.
 
 import threading
 from collections import deque
@@ -24,7 +26,7 @@ CHECK_SECONDS = 0.5  # between checks of the context
 
 
 class PooledProducer(NamedTuple):
-    """A transactional id (`name`) with its producer. The future `initialised` is complete when the producer is initialised."""
+    """A transactional id (`name`) with its producer. The future `initialised` is complete when the producer can be used."""
 
     name: str
     initialised: Future[Producer]
@@ -41,7 +43,7 @@ class ProducerPool:
     While a method waits for a producer, it checks the context, and raises Retriable after `wait_seconds`.
 
     Attributes:
-        unconfirmed_ids: the ids that a successor has taken over since the session last confirmed that it owns all ids.
+        unconfirmed_ids: the ids of successors, until the session has confirmed that it owns all ids.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class ProducerPool:
     def take(self) -> PooledProducer:
         """Remove and return the next initialised producer. If none is initialised, wait until the next one is.
 
-        Raises as `wait_until_initialised` does.
+        Raises the same errors as `wait_until_initialised`.
         """
         for _ in range(len(self._idle)):
             if self._idle[0].initialised.done():
@@ -83,7 +85,7 @@ class ProducerPool:
         return self._idle.popleft()
 
     def put(self, pooled: PooledProducer) -> None:
-        """Return a producer to the pool. `take` returns the other producers of the pool first."""
+        """Return a producer to the pool. `take` returns it after all others."""
         self._idle.append(pooled)
 
     def wait_until_initialised(self, pooled: PooledProducer) -> Producer:
@@ -102,25 +104,26 @@ class ProducerPool:
         return pooled.producer
 
     def wait_until_all_initialised(self) -> dict[str, Producer]:
-        """Return every idle producer by its id, once all are initialised. Raises as `wait_until_initialised` does."""
+        """Wait until all idle producers are initialised, and return them by id.
+
+        Raises the same errors as `wait_until_initialised`.
+        """
         return {pooled.name: self.wait_until_initialised(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
-        """Replace the producer of this id by a successor. `take` returns the other producers of the pool first."""
+        """Replace the producer of this id by a new one. `take` returns the new producer after all others."""
         self._idle = deque(pooled for pooled in self._idle if pooled.name != name)
         self._idle.append(self.create_successor(name))
 
     def renew(self) -> None:
-        """Replace the idle producers by successors, because a producer that has lost a broker may hang in its next call."""
+        """Replace each idle producer by a new one with the same id."""
+        # A producer that has lost a broker may hang in its next call.
         self._idle = deque(self.create_successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
     def confirm_ownership(self) -> None:
-        """Record that the session owns every id.
-
-        The session calls this method after every other producer has committed a record for the ownership check. `take` then
-        returns the successors that have taken over their ids since the last confirmation first, and the other producers later,
-        because a producer must not be used again directly after a commit (see POOL_SIZE).
-        """
+        """Record that the session owns every id. `take` then returns the new successors first."""
+        # Every other producer has just committed a record for the ownership check, and must not be used again directly after a
+        # commit (see POOL_SIZE).
         self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unconfirmed_ids))
         self.unconfirmed_ids.clear()
 
@@ -128,7 +131,7 @@ class ProducerPool:
         """Refresh each producer's metadata of these topics. A producer writes only to partitions that its metadata contains.
 
         Raises:
-            KafkaException: if a broker does not answer. Also raises as `wait_until_initialised` does.
+            KafkaException: if a broker does not answer. Also raises the errors of `wait_until_initialised`.
         """
         for producer in self.wait_until_all_initialised().values():
             for topic in topics:
@@ -136,10 +139,8 @@ class ProducerPool:
                     producer.list_topics(topic, CALL_SECONDS)
 
     def close(self, seconds: float) -> None:
-        """Release the producers, after waiting up to `seconds` for initialisations that are in progress.
-
-        Without the wait, a producer could finish its initialisation later, and would take over the id from the next session.
-        """
+        """Release the producers, after waiting up to `seconds` for initialisations that are in progress."""
+        # Otherwise a producer could finish its initialisation later, and take over the id from the next session.
         self._closing.set()
         wait([pooled.initialised for pooled in self._idle], seconds)
         self._idle.clear()

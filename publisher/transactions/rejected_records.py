@@ -1,17 +1,17 @@
 """Pass the records of a batch to a producer, and find the records that the broker rejects.
 
 A broker rejects a whole request for one record that is too large, has a timestamp out of bounds, or has no key for a compacted
-topic. Publishing the same batch again would fail for ever, so the session and the scorer search for the rejected record:
-
-1. The transaction is aborted, and its producer gets a successor (librdkafka 2.16 may skip sequence numbers after a rejection).
-   For REPORTS_SECONDS each record has a delivery report.
-2. The delivery reports of the next rejection name the failed records. The batch is then published in parts, in order, each part
-   with its offsets (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if two or
-   more, but not all, records of the request are invalid. In all other cases the first failed record is published alone. If it
-   is rejected again, it is known to be a rejected record.
-3. The event of the rejected record is dead-lettered. If the broker rejects the dead letter too, it is sent with the current
-   time, and then without value and headers, so that it only names the position of the event.
+topic. Publishing the same batch again would fail for ever, so the rejected record is searched for and dead-lettered.
 """
+
+# 1. The transaction is aborted, and its producer gets a successor (librdkafka 2.16 may skip sequence numbers after a
+#    rejection). For REPORTS_SECONDS each record has a delivery report.
+# 2. The delivery reports of the next rejection name the failed records. The batch is then published in parts, in order, each
+#    part with its offsets (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if
+#    two or more, but not all, records of the request are invalid. In all other cases the first failed record is published
+#    alone. If it is rejected again, it is known to be a rejected record.
+# 3. The event of the rejected record is dead-lettered. If the broker rejects the dead letter too, it is sent with the current
+#    time, and then without value and headers, so that it only names the position of the event.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -30,14 +30,13 @@ CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 class RejectedRecords:
     """Collects the rejected records of one transaction or, in an at-least-once session, of all records in flight.
 
-    Records are sent in batches of a partition, and a broker rejects a whole batch. Kafka's brokers name the invalid records of
-    the batch. librdkafka (2.16) then reports these records as invalid, and the other records of the batch with another code. If
-    a broker names no records, all records of the batch are reported with the same code.
-
     Args:
-        singly: whether the producer sends each record in a request of its own, so that each delivery report concerns only one
-            record.
+        singly: whether the producer sends each record in a request of its own.
     """
+
+    # A broker rejects a whole batch. Kafka's brokers name the invalid records of the batch; librdkafka (2.16) then reports
+    # these as invalid, and the others with another code. If a broker names no records, all records of the batch have the same
+    # code.
 
     def __init__(self, *, singly: bool = False) -> None:
         self._singly = singly
@@ -90,11 +89,7 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error that the session raises for the stored failures.
-
-        The error names the records that are certainly rejected. If no record is certainly rejected, the error names all records
-        that may be rejected.
-        """
+        """Return the error for the records that are certainly rejected, or, if there are none, for all that may be rejected."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
@@ -133,7 +128,10 @@ class RecordSender:
         self._reports_until = float("-inf")
 
     def enable_delivery_reports(self) -> None:
-        """Request a delivery report for each record during the next REPORTS_SECONDS, after the broker has rejected a record."""
+        """Request delivery reports for all records of the next REPORTS_SECONDS.
+
+        Call this method after the broker has rejected a record.
+        """
         self._reports_until = self._clock() + REPORTS_SECONDS
 
     def send(self, producer: Producer, records: Iterable[Record]) -> None:
@@ -157,16 +155,16 @@ class RecordSender:
                 self.enable_delivery_reports()
                 if with_reports:  # an earlier record has failed, and its report has the reason
                     producer.flush(CONFIRM_SECONDS)
-            raise rejected.error() if rejected else Aborted(f"could not produce: {error}") from error
+            raise rejected.error() if rejected else Aborted(f"could not produce a record: {error}") from error
         if with_reports:
             self._confirm(producer, rejected)
 
     def _confirm(self, producer: Producer, rejected: RejectedRecords) -> None:
         """Wait until the broker has confirmed every record, and raise RecordRejected at once if it rejects one.
 
-        After a rejection, the client no longer sends the later records. Without this method the commit would wait 5 s for them.
-        If the broker has not confirmed all records after CALL_SECONDS, the method returns, and the commit reports the outcome.
+        Returns after CALL_SECONDS at the latest; the commit then reports the outcome.
         """
+        # After a rejection, the client no longer sends the later records, and the commit would wait 5 s for them.
         deadline = self._clock() + CALL_SECONDS
         while producer.flush(CONFIRM_SECONDS) and not rejected and self._clock() < deadline:
             pass

@@ -1,6 +1,6 @@
 """The calls of a transactional producer to the broker: which failed call is repeated, and which exception is raised.
 
-A commit is repeated only while its outcome can still be learned. `state_machine.verdict` decides whether to repeat a call.
+A commit is repeated only while its outcome can still be learned.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ class CommitTiming(NamedTuple):
 class RetryingCalls:
     """Makes the broker calls of one session. `clock` is monotonic, in seconds.
 
-    A failed call is repeated for up to `transaction_seconds`. The attribute `began` is the time at which the last call started.
-    With it another thread can measure how long the call has been hanging.
+    A failed call is repeated for up to `transaction_seconds`. `began` is the time at which the last call started, so that
+    another thread can detect a call that hangs.
     """
 
     def __init__(self, transaction_seconds: float, clock: Callable[[], float]) -> None:
@@ -55,7 +55,7 @@ class RetryingCalls:
         self._clock = clock
 
     def run(self, step: SessionStep, call: Callable[[], None]) -> None:
-        """Make the broker call of a step. If it fails, repeat it for up to `transaction_seconds`, if `verdict` allows this.
+        """Make the broker call of a step, and repeat a failed call for up to `transaction_seconds` if `verdict` allows it.
 
         Raises:
             Aborted: if the call has failed for good. `error_for` selects the subclass of Aborted.
@@ -70,12 +70,12 @@ class RetryingCalls:
             except KafkaException as exception:
                 error = exception.args[0]
                 required = verdict(step, error)
-                log.warning("%s failed: %s (%s)", step.value, error, required.name.lower())
+                log.warning("the transaction step %r failed: %s (%s)", step.value, error, required.name.lower())
                 if required is not ErrorVerdict.REPEAT or self._clock() >= deadline:
                     raise error_for(step, error) from exception
 
     def commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> CommitTiming:
-        """Send the offsets, if there are any, flush the records, and commit. Raises as `run` does."""
+        """Send the offsets, if there are any, flush the records, and commit. Raises the same errors as `run`."""
         if offsets:
             self.run(
                 SessionStep.SEND_OFFSETS,
@@ -96,7 +96,7 @@ class RetryingCalls:
 
 
 def error_for(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
-    """Return the exception to raise for the Kafka error `error` of the transaction step `step`."""
+    """Return the exception to raise for a Kafka error at a step of a transaction."""
     required = verdict(step, error)
     if required is ErrorVerdict.REFUSED:
         hint = roles.hint(RIGHTS_HINT, roles.running_role())

@@ -102,11 +102,10 @@ def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
 
     Args:
         error: the error.
-        fenced_by_ids: whether the session has an ownership record, as the session of a relay has. A relay finds the rejected
-            record itself, so every RecordFailed is a REJECT. For a session that sends consumer offsets, only RecordRejected (a
-            rejection by the broker) is a REJECT, because after other failures the remaining producers of the pool are not
-            usable.
+        fenced_by_ids: whether the session has an ownership record, as the session of a relay has.
     """
+    # A relay finds the rejected record itself, so every RecordFailed is a REJECT. For a session that sends consumer offsets,
+    # only RecordRejected is one: after other failures the remaining producers of the pool are not usable.
     if isinstance(error, RecordFailed if fenced_by_ids else RecordRejected):
         return SessionStep.REJECT
     return SessionStep.EVICT if isinstance(error, Evicted) else SessionStep.DOUBT
@@ -126,12 +125,10 @@ class ErrorVerdict(Enum):
 
 
 def verdict(step: SessionStep, error: KafkaError) -> ErrorVerdict:
-    """Return the action that `error` at `step` requires.
-
-    Only a commit and `init_transactions` (the step RECOVER) may be repeated. After an error of `send_offsets` the session
-    recovers at once: when `send_offsets` was repeated after a transport error, librdkafka entered wrong states, and one call
-    never returned (librdkafka #5456, #5511).
-    """
+    """Return the action that a Kafka error at a step of a transaction requires."""
+    # Only a commit and `init_transactions` (the step RECOVER) may be repeated. After an error of `send_offsets` the session
+    # recovers at once: when `send_offsets` was repeated after a transport error, librdkafka entered wrong states, and one call
+    # never returned (librdkafka #5456, #5511).
     if error in REFUSED:
         return ErrorVerdict.REFUSED
     if step is SessionStep.RECOVER:  # init_transactions

@@ -1,8 +1,9 @@
 """The transactional ids of a process: their names, how a process takes them over, and how it fences dead processes.
 
-An id is `<name>/<role>/...`. No name and no replica contains a `/`, so ids of different names or roles never coincide, and
-rights are granted by prefix: `<name>/<role>/`.
+An id is `<name>/<role>/...`. Rights are granted by prefix: `<name>/<role>/`.
 """
+
+# No name and no replica contains a `/`, so ids of different names or roles never coincide.
 
 import logging
 import threading
@@ -49,12 +50,9 @@ def initialised(
     closing: threading.Event,
     seconds: float,
 ) -> Producer:
-    """Create a producer with the transactional id `name`, and return it after its `init_transactions` has succeeded.
+    """Return a new producer with the transactional id `name`, after its `init_transactions` has succeeded.
 
-    A successful `init_transactions` fences every other producer of the id, and commits or aborts the open transaction of the
-    id. While the broker has not ended this transaction, it may report the new producer as fenced. This function then creates
-    another producer. Two processes with the same id do not fence each other for ever, because the process that began last keeps
-    the id.
+    This fences every other producer of the id, and commits or aborts the open transaction of the id.
 
     Args:
         make_producer: returns a producer for an id.
@@ -64,9 +62,11 @@ def initialised(
         seconds: how long a failed call is repeated.
 
     Raises:
-        Fatal: if `init_transactions` fails and is not repeated, because the error is permanent, `seconds` have passed, or
-            `closing` is set.
+        Fatal: if `init_transactions` fails for good, for `seconds`, or after `closing` is set.
     """
+    # While the broker has not ended the open transaction, it may report the new producer as fenced; another producer is then
+    # created. Two processes with the same id do not fence each other for ever, because the process that began last keeps the
+    # id.
     deadline = clock() + seconds
     producer = make_producer(name)
     while True:
@@ -89,15 +89,15 @@ def initialised(
 def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str], context: Context) -> None:
     """Initialise every transactional id of dead processes, so that the broker aborts their open transactions at once.
 
-    Without this call, the transaction of a killed process hides all later records from read_committed readers until its
-    time-out (10 s) and the broker's next sweep. A live process that is fenced by mistake only has to recover. An id that cannot
-    be initialised is logged.
+    An id that cannot be initialised is logged.
 
     Args:
         make_producer: returns a producer for an id.
         prefixes: the prefix of each process, as in `transactional_ids`.
         context: `context.check` is called until all ids are initialised. An error that it raises abandons the remaining ids.
     """
+    # Otherwise the transaction of a killed process hides all later records from read_committed readers until its time-out (10
+    # s) and the broker's next sweep. A live process that is fenced by mistake only has to recover.
     ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:
         return

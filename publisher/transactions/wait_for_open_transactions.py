@@ -1,15 +1,15 @@
 """Wait until no transaction is open in the partitions that a session writes to.
 
-`init_transactions` ends the open transaction of its id, and the broker writes an end marker into every partition of the
-transaction. Kafka 4.3 and 4.4 omit partitions without a leader (KAFKA-20734), for example while the only broker of a cluster
-restarts after the transaction timeout, and never write the marker later. The transaction then stays open in these partitions.
-The end marker of the same producer's next transaction would end both transactions. Records of the first transaction would
-become visible, although they were written a second time, and committed positions would skip unanswered events. Measured: 93
-duplicate scores, or 88 skipped events. A session therefore waits here at its start and after every recovery (usually 5 ms).
-
-librdkafka 2.16 does not report the owner of a transaction, and a foreign transaction may hide one of this session. The session
-therefore also waits for the foreign transactions that are open when it has taken over its ids.
+A session waits here at its start and after every recovery (usually 5 ms). Otherwise Kafka 4.3 and 4.4 could make the records of
+an aborted transaction visible (KAFKA-20734): measured 93 duplicate scores, or 88 skipped events.
 """
+
+# `init_transactions` ends the open transaction of its id, and the broker writes an end marker into every partition of the
+# transaction. Kafka 4.3 and 4.4 omit partitions without a leader, for example while the only broker of a cluster restarts after
+# the transaction timeout, and never write the marker later. The transaction then stays open in these partitions, and the end
+# marker of the same producer's next transaction would end both. librdkafka 2.16 does not report the owner of a transaction, and
+# a transaction of another program may hide one of this session. The session therefore also waits for the transactions of others
+# that are open when it has taken over its ids.
 
 import contextlib
 import logging
@@ -46,9 +46,6 @@ UNAVAILABLE_HINT = "check the brokers, and that the partitions have leaders"
 class OpenTransactions:
     """Waits for the open transactions of all producers in the topics that a session writes to, and in its group's positions.
 
-    A wait that is longer than the transaction timeout and `sweep_seconds` together is logged as an error. By then the broker
-    has ended every transaction of this product, unless it has lost track of one (KAFKA-20734).
-
     Args:
         settings: the connection.
         client_id: the id of the clients that send the requests.
@@ -57,6 +54,9 @@ class OpenTransactions:
         read: the input topics in which the session commits positions for `group`.
         sweep_seconds: how late a broker ends a transaction that has timed out.
     """
+
+    # A wait that is longer than the transaction timeout and `sweep_seconds` together is logged as an error. By then the broker
+    # has ended every transaction of this product, unless it has lost track of one (KAFKA-20734).
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class OpenTransactions:
             if waited > warn_after:
                 warn_after = max(2 * waited, self._limit)
                 if waited > self._limit:
-                    log.error("waiting for %.0f s: %s; %s", waited, message, hint)
+                    log.error("this process has waited for %.0f s: %s; %s", waited, message, hint)
                 else:
-                    log.warning("waiting for %.0f s: %s", waited, message)
+                    log.warning("this process has waited for %.0f s: %s", waited, message)
             context.check()
             time.sleep(min(SLOWEST_CHECK_SECONDS, max(CHECK_SECONDS, waited / 100)))
 

@@ -36,11 +36,12 @@ class InferenceFailed(Exception):
 
 
 class ModelBroken(Fatal):
-    """The model fails for the event that it scored when it was loaded. Therefore the model is the cause, not the event.
+    """The model fails even for the event that it scored when it was loaded, so that the model is the cause.
 
-    This process ends with exit code 70. The next process treats this as a crash: it scores the events that were in flight in a
-    sandbox process.
+    This process ends with exit code 70.
     """
+
+    # The next process treats this as a crash: it scores the events that were in flight in a sandbox process.
 
     def __init__(self, error: InferenceFailed) -> None:
         message = f"the model fails for an event that it answered when it was loaded: {error}"

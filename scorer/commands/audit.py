@@ -28,11 +28,11 @@ def audit(
     publisher/docs/audit.md describes each count.
     """
     if regions and (flags or start or end):
-        raise typer.BadParameter("--set, --from and --to work for one region only; leave them out")
+        raise typer.BadParameter("--set, --from and --to work for one region only; remove them")
     window = time_range(start, end)
     scorers = [load(one, flags or []).settings for one in (path, *(regions or ()))]
     if len({settings.region for settings in scorers}) < len(scorers):
-        raise typer.BadParameter("two of the configurations have the same region")
+        raise typer.BadParameter("two of the configurations have the same region; give one configuration for each region")
     with cli_view.progress() as progress:
         report = (
             region_audit_io.audit([AuditedRegion(each.region, each.kafka, audit_plan(each)) for each in scorers], progress)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich import box
 from rich.bar import Bar
 from rich.console import Group
@@ -24,6 +25,7 @@ from model_registry.errors import BadReference
 from model_registry.oci import reference
 from model_registry.oci.digests import from_bytes
 from model_registry.package import Package, field_sources
+from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
 from publisher.runtime.command_line import Json, Set, print_data
 from scorer.backends.base import ModelRefused
@@ -32,11 +34,14 @@ from scorer.backends.onnx.batch_buckets import CANDIDATES, select_sizes
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.decoding.batch import Batch
 from scorer.decoding.record_metadata import BatchMetadata
+from scorer.models.loaded_model import decode_golden
 from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make
 from scorer.native.librdkafka import plugin_status
 from scorer.schema_export.example_records import ExampleRecord, create_example_record, example_event
 from scorer.settings import Settings, load
+from scorer.settings.tables import TableSettings
+from scorer.tables.lookup import ExampleTables
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer
 
@@ -151,11 +156,13 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
     try:
         model_package = folder or pull_version(settings)[0]
         signature = model_package.signature
+        tables = _tables_of(signature)
         parsed = signature is None or field_sources.only_value_fields(signature).fields or settings.output.carry
         input_settings = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
-        settings = settings.model_copy(update={"input": input_settings})
+        settings = settings.model_copy(update={"input": input_settings, "tables": tables})
         resolution = Resolution(model_package.digest, model_package.version, 0)
-        servable = make(model_package, resolution, tried_loader(settings, remember=folder is None), settings)
+        rows = ExampleTables(_joined_values(model_package))
+        servable = make(model_package, resolution, tried_loader(settings, remember=folder is None, tables=rows), settings)
     except ModelRefused as error:
         raise Fatal(f"the version is rejected: {error}", "push a version that passes these checks", REFUSED) from error
     largest = settings.batching.max_events
@@ -180,6 +187,26 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
     )
 
 
+def _tables_of(signature: Signature | None) -> dict[str, TableSettings]:
+    """Return the tables of the joined fields. The benchmark reads no topics, and uses the key of the record."""
+    names = field_sources.joined_fields(signature) if signature is not None else ()
+    return {name: TableSettings(topic=name) for name in names}
+
+
+def _joined_values(model_package: Package) -> dict[str, NDArray[Any]]:
+    """Return the values of the joined fields in the first golden example, by name; empty without golden examples."""
+    signature = model_package.signature
+    if signature is None or not model_package.golden:
+        return {}
+    tensors = decode_golden(signature, model_package.golden[:1]).tensors
+    values: dict[str, NDArray[Any]] = {}
+    for tensor in signature.fed:
+        rows = tensors[tensor.tensor]
+        for column, field in enumerate(tensor.fields):
+            values[field.name] = rows if len(tensor.fields) == 1 else rows[:, column : column + 1]
+    return values
+
+
 def _measure_sizes(
     settings: Settings, servable: Servable, events: Sequence[ExampleRecord], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[BatchCost, ...]]:
@@ -194,10 +221,7 @@ def _measure_sizes(
 
 
 def _fit_line(points: Sequence[BatchCost]) -> tuple[float, float]:
-    """Fit a and b of T(B) = a + b B to the times of the loop; neither is negative.
-
-    The fit minimizes the squares of the relative errors.
-    """
+    """Fit a and b of T(B) = a + b B to the times of the loop, by the squares of the relative errors. Neither is negative."""
     if len(points) < 2:
         return 0.0, points[0].loop / points[0].size
     sizes, seconds = (np.array(column, np.float64) for column in zip(*((p.size, p.loop) for p in points), strict=True))

@@ -6,17 +6,18 @@ Each step uses the code of `scorer run`.
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException, Message
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ResourceType
 
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
+from model_registry.package import field_sources
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import acls, groups
 from publisher.kafka import clients as kafka
@@ -30,7 +31,8 @@ from scorer import topics
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.decoding.record_metadata import ListedMetadata
-from scorer.decoding.types import decode_after_look_ups
+from scorer.decoding.table_rows import row_decoder_factory
+from scorer.decoding.types import LookUpsPending, decode_after_look_ups
 from scorer.evaluation.class_names import Classes
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Unusable
@@ -41,6 +43,8 @@ from scorer.native.librdkafka import plugin_status
 from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
+from scorer.tables.lookup import ExampleTables
+from scorer.tables.row_blocks import BlockLayout, DecodedRows, RowDecoder
 from scorer.topics import DescribedTopic
 
 BEGIN_SECONDS = 60.0  # time limit of the first transaction, which may wait until its coordinator has loaded its state
@@ -84,7 +88,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         package, resolution = pull_version(settings)
         moves = move_admission(settings.model.policy, open_cache(settings.model).root)
         moves.check(open_source(settings), settings.model.tag, resolution, datetime.now(UTC))
-        servable = make(package, resolution, tried_loader(settings), settings)
+        servable = make(package, resolution, tried_loader(settings, tables=ExampleTables()), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except ModelRefused as error:
@@ -96,6 +100,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         yield Finding("native", True, f"native library: {plugin_status()}")
         yield from _logged_fields(settings, servable)
         yield from _samples(settings, servable, described)
+        yield from _rows(settings, servable, described)
     if described and settings.labels.topic:
         yield _labels(settings, settings.labels.topic, described, hidden)
 
@@ -121,8 +126,10 @@ def _broker(
             while not {plan.topic for plan in plans} <= described.keys() and time.monotonic() < deadline:
                 time.sleep(RETRY_SECONDS)
                 described = topics.describe(admin, settings.kafka, used)
-            yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
+            yield Finding("created topics", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, described, hidden, topics.names(admin, settings.kafka))
+        if settings.tables:
+            yield from _tables(settings, described, admin)
         _group_and_transactions(settings, admin)
         yield _members(settings, admin)
     except Fatal as error:
@@ -136,7 +143,8 @@ def _broker(
 
 
 def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
-    """Join the group and begin a transaction, because only an attempt shows whether the broker allows them. Raises Fatal."""
+    """Check that the broker allows this user to join the group and to begin a transaction. Raises Fatal."""
+    # Only an attempt shows what the broker allows.
     groups.check_right_to_join(admin, settings.kafka, settings.name)
     if settings.delivery == "exactly-once":
         initialised(
@@ -155,12 +163,12 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
         others = foreign_members.select_foreign(members, settings.name)
     except KafkaException as error:
         problem = "is not visible to this user" if error.args[0] in REFUSED else "cannot be described"
-        return Finding("members", True, f"consumer group {settings.name} {problem}: {error.args[0].str()}")
+        return Finding("group members", True, f"consumer group {settings.name} {problem}: {error.args[0].str()}")
     if not members and not _has_positions(settings, admin):
-        return Finding("members", True, f"consumer group {settings.name} does not exist yet: no scorer has joined it")
+        return Finding("group members", True, f"consumer group {settings.name} does not exist yet: no scorer has joined it")
     if others:
-        return Finding("members", False, foreign_members.describe_foreign(others, settings.name), foreign_members.HINT)
-    return Finding("members", True, f"consumer group {settings.name} has only scorers as members")
+        return Finding("group members", False, foreign_members.describe_foreign(others, settings.name), foreign_members.HINT)
+    return Finding("group members", True, f"consumer group {settings.name} has only scorers as members")
 
 
 def _has_positions(settings: Settings, admin: AdminClient) -> bool:
@@ -181,16 +189,48 @@ def _topics(
         yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in described.values()))
     optional = {name: f"{name} ({verb})" for name, verb in topics.optional(settings).items() if name not in described}
     if absent := [text for name, text in optional.items() if name not in hidden]:
-        yield Finding("optional", True, f"missing topics: {', '.join(absent)}; --create creates them")
+        yield Finding("optional topics", True, f"missing topics: {', '.join(absent)}; --create creates them")
     if invisible := [text for name, text in optional.items() if name in hidden]:
-        yield Finding("optional", True, f"not visible to this user, whether or not they exist: {', '.join(invisible)}")
+        yield Finding("optional topics", True, f"not visible to this user, whether or not they exist: {', '.join(invisible)}")
+
+
+def _tables(settings: Settings, described: dict[str, topics.DescribedTopic], admin: AdminClient) -> Iterator[Finding]:
+    """Check that the topics of tables are compacted. `_topics` reports missing ones, and those with other partitions."""
+    faults = topics.uncompacted(settings, described)
+    if (broker := _broker_settings(admin)) and is_compaction_disabled(broker):
+        faults.append("the broker compacts no topic, so that old rows of tables are never removed: log.cleaner.enable is false")
+    for fault in faults:
+        yield Finding("table", False, fault, "scorer/TABLES.md describes the topics of tables")
+    if faults or any(table.topic not in described for table in settings.tables.values()):
+        return
+    for name, table in settings.tables.items():
+        topic = described[table.topic]
+        policy = f"cleanup.policy {topic.cleanup_policy}" if topic.cleanup_policy else "its cleanup.policy cannot be read"
+        partitions = f"{topic.partitions} partitions"
+        if table.scope == "partition":
+            partitions += " as the input; its producers must use the same partitioner as those of events"
+        yield Finding("table", True, f"{name}: {table.topic}, {policy}, {partitions}")
+
+
+def is_compaction_disabled(broker: Mapping[str, ConfigEntry]) -> bool:
+    """Return whether the settings of a broker disable the compaction of topics."""
+    cleaner = broker.get("log.cleaner.enable")
+    return cleaner is not None and cleaner.value == "false"
+
+
+def _broker_settings(admin: AdminClient) -> dict[str, ConfigEntry]:
+    """Return the settings of a broker by name; {} if this client may not read them."""
+    try:
+        resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
+        settings: dict[str, ConfigEntry] = admin.describe_configs([resource], request_timeout=5)[resource].result()
+    except KafkaException:
+        return {}
+    return settings
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
-    """Check the broker's session time-out. In the group protocol of KIP-848, a client cannot set the time-out itself.
-
-    With the broker's default, 45 s pass after a crash until another scorer takes over.
-    """
+    """Check the broker's session time-out, after which another scorer takes over from a crashed one."""
+    # In the group protocol of KIP-848 a client cannot set the time-out itself. The broker's default is 45 s.
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
     try:
         values = admin.describe_configs([resource], request_timeout=5)[resource].result()
@@ -204,9 +244,11 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
             False,
             f"the broker's group.consumer.session.timeout.ms is {session} ({limits}): "
             "after a crash, partitions are not read for that time",
-            f"lower it to {settings.kafka.session_timeout_ms} for group {settings.name}, or use group_protocol: classic",
+            f"set it to {settings.kafka.session_timeout_ms} for group {settings.name}, or set kafka.group_protocol: classic",
         )
-    return Finding("group protocol", True, f"consumer, with a session time-out of {session} ms")
+    return Finding(
+        "group protocol", True, f"the broker supports group_protocol: consumer with a session time-out of {session} ms"
+    )
 
 
 def _samples(settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic]) -> Iterator[Finding]:
@@ -220,7 +262,7 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
         decoded = decode_after_look_ups(servable.loaded.decoder, values, ListedMetadata.from_messages(messages))
         decodable = len(decoded.rows)
         if not values:
-            reason = f"its newest {offsets} offsets hold no event" if offsets else "it is empty"
+            reason = f"the newest {offsets} offsets of the topic contain no event" if offsets else "the topic is empty"
             yield Finding("sample", True, f"no event of {name} was decoded: {reason}")
         elif decoded.rejected:
             row, poison = min(decoded.rejected.items(), key=itemgetter(0))
@@ -237,6 +279,40 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
             yield Finding("sample", True, f"the newest {decodable} events of {name} can be decoded")
             yield from _ids(settings.input.id_field, name, decoded.ids)
             yield from _carried_fields(settings.output.carry, name, decoded.carried or [])
+
+
+def _rows(settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic]) -> Iterator[Finding]:
+    """Check that the newest rows of tables contain the joined fields of the version."""
+    for name, fields in field_sources.joined_fields(servable.loaded.model.signature()).items():
+        topic = settings.tables[name].topic
+        if topic not in described:
+            continue
+        messages, _ = newest(settings, topic)
+        values = [message.value() for message in messages if message.value() is not None]
+        rejected = _decode_rows(row_decoder_factory(name, settings)(BlockLayout(fields)), values).rejected
+        if not values:
+            yield Finding("rows", True, f"no row of the table {name} was decoded: the newest offsets of {topic} hold no row")
+        elif rejected:
+            row, poison = min(rejected.items(), key=itemgetter(0))
+            excerpt = repr((values[row] or b"")[:200])
+            yield Finding(
+                "rows",
+                False,
+                f"{len(rejected)} of the newest {len(values)} rows of the table {name} cannot be decoded; "
+                f"the first: {poison.reason}: {poison}",
+                f"compare the producer of {topic} with the version's signature; the row: {excerpt}",
+            )
+        else:
+            yield Finding("rows", True, f"the newest {len(values)} rows of the table {name} can be decoded")
+
+
+def _decode_rows(decoder: RowDecoder, values: Sequence[bytes | None]) -> DecodedRows:
+    """Decode rows. Wait for the look-ups of their schemas."""
+    while True:
+        try:
+            return decoder.decode(values)
+        except LookUpsPending:
+            time.sleep(RETRY_SECONDS)
 
 
 def _logged_fields(settings: Settings, servable: Servable) -> Iterator[Finding]:
@@ -282,33 +358,31 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    """Check that the sampled events have the fields that `output.carry` copies to scores.
-
-    If a path in `output.carry` is misspelt, the copied value is null in all scores.
-    """
+    """Check that the sampled events have the fields that `output.carry` copies to scores."""
+    # If a path is misspelt, the copied value is null in all scores.
     for field, values in zip(fields, zip(*rows, strict=True), strict=False):
         if without := sum(value is None for value in values):
-            detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"
-            yield Finding("carry", without < len(rows), detail, "output.carry lists fields of the event by path")
+            detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words}, which output.carry copies"
+            yield Finding(
+                "carried fields", without < len(rows), detail, "correct the paths of the event fields in output.carry"
+            )
 
 
 def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:
-    """Check that events have an id.
-
-    If `input.id` is misspelt, each score has the position of its event as the id. Other systems do not know such ids.
-    """
+    """Check that events have an id."""
+    # If `input.id` is misspelt, each score has the position of its event as the id, which other systems do not know.
     without = sum(each is None for each in ids)
     if without and field is not None:
         detail = f"{without} of the newest {len(ids)} events of {topic} have no {field!r}; the event position is used as the id"
-        yield Finding("ids", without < len(ids), detail, "set input.id to the path of the field that identifies an event")
+        yield Finding("event ids", without < len(ids), detail, "set input.id to the path of the field that identifies an event")
 
 
 def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
     """Return the messages at the newest SAMPLE offsets of each partition of `topic`, and the number of these offsets.
 
-    There may be fewer messages than offsets, because transaction markers have offsets too. Raises Fatal if the topic cannot be
-    read.
+    There may be fewer messages than offsets. Raises Fatal if the topic cannot be read.
     """
+    # Transaction markers have offsets too.
     reader = TopicReader(settings.kafka, f"{settings.name}.check")
     every = reader.spans(reader.partitions([topic]))
     spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}

@@ -52,14 +52,18 @@ def compare(
         ),
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=parse_share)
+        float,
+        typer.Option(help="The largest allowed share of events that only the candidate dead-letters.", parser=parse_share),
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Largest share of events on which the decisions differ.", parser=parse_share)
+        float, typer.Option(help="The largest allowed share of events on which the decisions differ.", parser=parse_share)
     ] = USUAL.flips,
-    max_psi: Annotated[float, typer.Option(help="Largest population stability index of the scores.", min=0.0)] = USUAL.psi,
+    max_psi: Annotated[
+        float, typer.Option(help="The largest allowed population stability index of the scores.", min=0.0)
+    ] = USUAL.psi,
     max_cost: Annotated[
-        float | None, typer.Option(help="Largest time per event, as a multiple of the champion's.", min=0.0, show_default="any")
+        float | None,
+        typer.Option(help="The longest allowed time per event, as a multiple of the champion's.", min=0.0, show_default="any"),
     ] = None,
     as_json: Json = False,
 ) -> None:

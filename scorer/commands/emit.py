@@ -34,28 +34,36 @@ TICK = 0.01  # seconds between bursts with --rate: one request per event would c
 def emit(
     path: Config,
     flags: Set = None,
-    file: Annotated[Path, typer.Option(help="The events, one JSON object per line; `-` is stdin.")] = STDIN,
+    file: Annotated[Path, typer.Option(help="The file of events, one JSON object per line; `-` is stdin.")] = STDIN,
     topic: Annotated[str | None, typer.Option(help="The topic to write to. Default: the first input topic.")] = None,
     key: Annotated[
-        str | None, typer.Option(help="The key, a template with paths into the event: '{carrier}-{after.id}'.")
+        str | None,
+        typer.Option(help="The key of the records: a template with paths into the event, such as '{carrier}-{after.id}'."),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(help="A header, name=value. The value is a template like the key. Repeatable.")
+        list[str] | None,
+        typer.Option(help="A header of the records, written name=value. The value is a template like the key. Repeatable."),
     ] = None,
     value: Annotated[
-        str | None, typer.Option(help="Write the text of this field instead of the event.", metavar="FIELD")
+        str | None, typer.Option(help="Write only the text of this field of the event as the record's value.", metavar="FIELD")
     ] = None,
-    base64: Annotated[bool, typer.Option("--base64", help="With --value: decode the text from base64.")] = False,
+    base64: Annotated[bool, typer.Option("--base64", help="With --value: decode the text of the field from base64.")] = False,
     time_field: Annotated[
         str | None,
         typer.Option(
             "--time", metavar="FIELD", help="The path of the event's time, for the record's timestamp: ISO 8601 or Unix ms."
         ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Events per second. Default: no limit.", min=0.001)] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="The maximum number of events per second. Default: no limit.", min=0.001)
+    ] = None,
     skip: Annotated[
         int,
-        typer.Option(metavar="LINES", help="Skip this number of lines at the start, which an earlier run has written.", min=0),
+        typer.Option(
+            metavar="LINES",
+            help="Skip this number of lines at the start of the file, for example because an earlier run wrote them.",
+            min=0,
+        ),
     ] = 0,
     raw_lines: Annotated[bool, typer.Option("--raw", help="Write lines unchanged, without a check for JSON.")] = False,
     as_json: Json = False,
@@ -65,9 +73,11 @@ def emit(
     if base64 and value is None:
         raise typer.BadParameter("--base64 needs --value")
     if raw_lines and value is not None:
-        raise typer.BadParameter("--value needs JSON; leave --raw out", param_hint="--raw")
+        raise typer.BadParameter("--value needs JSON lines; remove --raw", param_hint="--raw")
     if topic is not None and not topic.strip():
-        raise typer.BadParameter("is empty; leave it out to write to the first input topic", param_hint="--topic")
+        raise typer.BadParameter(
+            "the name of the topic is empty; without --topic, emit writes to the first input topic", param_hint="--topic"
+        )
     target = topic or settings.input.topics[0]
     kind = kind_of(settings.input.format, own=target in settings.input.topics, raw=raw_lines, part=value is not None)
     template = RecordTemplate(key, _headers(header or []), (value, base64) if value else None, time_field)
@@ -89,7 +99,7 @@ def _headers(items: list[str]) -> list[tuple[str, str]]:
     for item in items:
         name, separator, value = item.partition("=")
         if not (name and separator):
-            raise typer.BadParameter(f"{item!r} is not name=value", param_hint="--header")
+            raise typer.BadParameter(f"the header {item!r} is not of the form name=value", param_hint="--header")
         try:
             item.encode()
         except UnicodeEncodeError:

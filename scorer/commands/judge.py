@@ -49,7 +49,7 @@ from scorer.settings import Settings, load
 USUAL = Margins()
 LAST = "1h"
 POLL_SECONDS = 1.0
-NO_VERSIONS = "no records of this time name a champion and a candidate"
+NO_VERSIONS = "no records in this time range name a champion and a candidate"
 STYLES = {CanaryDecision.PROMOTE: "green", CanaryDecision.ROLL_BACK: "bold red", CanaryDecision.HOLD: "yellow"}
 
 
@@ -66,21 +66,29 @@ def judge(
         str | None, typer.Option(help="The candidate, a tag or a digest.", show_default="the shadow's newest, or the canary")
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Margin for the candidate's share of failed events minus the champion's.", parser=parse_share)
+        float,
+        typer.Option(
+            help="How much larger the candidate's share of failed events may be than the champion's.", parser=parse_share
+        ),
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Margin for the share of events on which the decisions differ.", parser=parse_share)
+        float,
+        typer.Option(
+            help="The largest allowed share of events on which the decisions of both versions differ.", parser=parse_share
+        ),
     ] = USUAL.flips,
-    max_psi: Annotated[float, typer.Option(help="Limit of the population stability index of the scores.", min=0.0)] = USUAL.psi,
+    max_psi: Annotated[
+        float, typer.Option(help="The largest allowed population stability index of the scores.", min=0.0)
+    ] = USUAL.psi,
     max_brier: Annotated[
         float | None,
         typer.Option(
-            help="Margin for the candidate's Brier score minus the champion's, on labelled events.",
+            help="How much larger the candidate's Brier score may be than the champion's, on labelled events.",
             min=0.0,
             show_default="not judged",
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Repeat every second until there is a verdict.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Repeat the analysis every second until it has a verdict.")] = False,
     bake: Annotated[
         str | None, typer.Option(help="With --follow: how long to observe a candidate before it passes (15m).")
     ] = None,
@@ -91,7 +99,7 @@ def judge(
     Prints promote, roll back or hold, with reasons. The default time range is the last hour. Exit code 0 for promote, else 1.
     """
     if follow and end is not None:
-        raise typer.BadParameter("--follow has no end time; leave --to out", param_hint="--to")
+        raise typer.BadParameter("--follow has no end time; remove --to", param_hint="--to")
     bake_seconds = _bake_seconds(bake, follow)
     limit_malloc_arenas()
     settings = load(path, flags or []).settings

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from model_registry.channels import roles
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, time_range
+from publisher.runtime.time_range import iso_time
 from scorer.lineage import document as lineage_document
 from scorer.lineage.document import Lineage
 from scorer.lineage.reader import LineageReader
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from scorer.lineage.recompute import Recomputation
 
 TOLERANCE = 1e-6
-LATEST_MS = 253_402_300_800_000  # the start of the year 10000: later times cannot be formatted
 MAX_EVENT_BYTES = 2_000  # of an event's key, headers and value that are printed
 
 
@@ -108,7 +107,7 @@ def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str
     }
     if event is not None:
         document["event"] = {
-            "time": _iso_time(event.timestamp()[1]),
+            "time": iso_time(event.timestamp()[1]),
             "key": _text(event.key()),
             "headers": {name: _text(value) for name, value in headers_of_one(event) or []},
             "value": _text(event.value()),
@@ -120,7 +119,7 @@ def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str
         document["instead_of"] = {name: explanation.instead_of.get(name) for name in ("version", "digest")}
     if explanation.swap is not None:
         names = ("cut_over_offset", "scorer", "from_version", "version", "revision", "shares")
-        time = _iso_time(explanation.swap.get("at_ms", -1))
+        time = iso_time(explanation.swap.get("at_ms", -1))
         cut_over = {name: explanation.swap.get(name) for name in names}
         document["cut_over"] = cut_over | {"bucket": explanation.bucket, "time": time}
     if move is not None:
@@ -155,17 +154,6 @@ def _rows(part: str, content: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(content, dict):
         return content.items()
     return [("", content)] if part == "position" else []
-
-
-def _iso_time(unix_ms: int) -> str | None:
-    """Format a time as ISO 8601.
-
-    Returns:
-        None if the time is negative or after the year 9999: a producer may write any 64 bits.
-    """
-    if not 0 <= unix_ms < LATEST_MS:
-        return None
-    return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds")
 
 
 def _text(value: str | bytes | None) -> str | None:

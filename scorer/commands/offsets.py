@@ -40,11 +40,12 @@ def offsets(
     path: Config,
     flags: Set = None,
     to: Annotated[
-        str | None, typer.Option(help="Move the group to earliest, latest or an offset. All its scorers must be stopped.")
+        str | None,
+        typer.Option(help="Move the consumer group to earliest, latest or an offset. All its scorers must be stopped."),
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this input topic.")] = None,
-    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
-    shadow: Annotated[bool, typer.Option("--shadow", help="Use the group of `scorer run --shadow`.")] = False,
+    topic: Annotated[str | None, typer.Option(help="Show or move only this input topic.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Show or move only this partition.", min=0)] = None,
+    shadow: Annotated[bool, typer.Option("--shadow", help="Show or move the consumer group of `scorer run --shadow`.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print the committed offsets of the consumer group, or move them."""
@@ -69,12 +70,12 @@ def read_offsets(settings: Settings, admin: AdminClient) -> list[PartitionOffset
 def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, partition: int | None) -> list[PartitionOffsets]:
     """Move the group to `earliest`, `latest` or an offset, and return the new offsets.
 
-    `topic` and `partition` limit the partitions that are moved; None for all. The group must have no members: a running scorer
-    would continue from its position and overwrite the move.
+    `topic` and `partition` limit the partitions that are moved; None for all.
 
     Raises:
         Fatal: The group has members, no partition matches, or the broker rejects the move.
     """
+    # A running scorer would continue from its position and overwrite the move.
     groups = _groups(settings, admin)
     check_right_to_join(admin, settings.kafka, settings.name)
     topics.describe(admin, settings.kafka, acls.to_read(*settings.input.topics))
@@ -89,9 +90,7 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
 
 
 def select(rows: Sequence[PartitionOffsets], topic: str | None, partition: int | None, hint: str) -> list[PartitionOffsets]:
-    """Return the rows of the topic `topic` and the partition number `partition`. Pure.
-
-    If `topic` is None, the rows of all topics are returned. If `partition` is None, the rows of all partitions are returned.
+    """Return the rows of a topic and of a partition number; None selects all. Pure.
 
     Raises:
         Fatal: No row matches. The hint of the error is `hint`, or, if `topic` is unknown, the input topic with a similar name.

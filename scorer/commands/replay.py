@@ -17,10 +17,10 @@ from scorer.settings import load
 def replay(
     path: Config,
     flags: Set = None,
-    reason: Annotated[list[str] | None, typer.Option(help="Only dead letters with this reason. Repeatable.")] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Replay only dead letters with this reason. Repeatable.")] = None,
     start: From = None,
     end: To = None,
-    rate: Annotated[float | None, typer.Option(help="Largest number of events per second.", min=0.001)] = None,
+    rate: Annotated[float | None, typer.Option(help="The maximum number of events per second.", min=0.001)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be replayed; write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -42,5 +42,7 @@ def _check_reasons(names: list[str]) -> list[str]:
     """Return the names unchanged. Raises BadParameter if a name is not a reason of dead letters."""
     for name in names:
         if name not in list(Reason):
-            raise typer.BadParameter(f"{name!r} is not a reason; {nearest(name, list(Reason))}", param_hint="--reason")
+            raise typer.BadParameter(
+                f"{name!r} is not a reason of dead letters; {nearest(name, list(Reason))}", param_hint="--reason"
+            )
     return names

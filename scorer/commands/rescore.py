@@ -44,10 +44,10 @@ def rescore(
     job: Annotated[
         str | None,
         typer.Option(
-            help="The name of the job. A job with the same name continues.", show_default="derived from the selection"
+            help="The name of the job. If a job with this name exists, it continues.", show_default="derived from the selection"
         ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Largest number of scores per second.", min=0.001)] = None,
+    rate: Annotated[float | None, typer.Option(help="The maximum number of scores per second.", min=0.001)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be scored again; write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +59,9 @@ def rescore(
     selection = _selection(digest, status or [], start, end)
     name = job or selection.name()
     if not NAME.fullmatch(name):
-        raise typer.BadParameter(f"{name!r} is not a name; use letters, digits, '.', '_' and '-'", param_hint="--job")
+        raise typer.BadParameter(
+            f"{name!r} is not a valid name of a job; use letters, digits, '.', '_' and '-'", param_hint="--job"
+        )
     if dry_run:
         package, resolution = pull_version(_with_version(settings, version))
         digest_of_version = resolution.digest if version else None

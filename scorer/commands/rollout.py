@@ -24,7 +24,7 @@ from scorer.rollout.controller.rollout_tables import rollout_document, rollout_t
 from scorer.settings import load
 
 ANSWER_SECONDS = 10.0
-Reason = Annotated[str, typer.Option(help="The reason, for the log.")]
+Reason = Annotated[str, typer.Option(help="The reason, which is recorded in the log of the rollout.")]
 Name = Annotated[str | None, typer.Option("--rollout", help="The id of the rollout.", show_default="the newest")]
 app = typer.Typer(
     help="Roll out a candidate by a plan: compare, shadow, canary, promote or roll back. Every decision is logged.",
@@ -37,7 +37,7 @@ app = typer.Typer(
 @app.command()
 def start(
     path: Config,
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a YAML file.", show_default=False)],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan of the rollout, a YAML file.", show_default=False)],
     flags: Set = None,
     reason: Reason = "",
     as_json: Json = False,
@@ -60,7 +60,7 @@ def status(path: Config, flags: Set = None, name: Name = None, as_json: Json = F
 
 
 def _select(ledger: RolloutLog, name: str | None) -> Rollout:
-    """Return the rollout with this id, or the newest if `name` is None. Raises Fatal (2) if there is no such rollout."""
+    """Return the rollout with this id, or the newest if `name` is None. Raises Fatal (2) if there is none."""
     rollout = ledger.newest if name is None else ledger.rollouts.get(name)
     if rollout is None:
         ids = ", ".join(ledger.rollouts) or "none"
@@ -101,7 +101,7 @@ def _request(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> No
     with log_topic.open_log(settings, writes=True) as ledger:
         rollout = _select(ledger, None)
     if rollout.outcome is not None:
-        raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
+        raise Fatal(f"the rollout {rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
     log_topic.send_command(settings, rollout, verb, current_actor(), reason)
     step = rollout.at()
     err_console.print(f"requested to {verb} {rollout.id}" + ("" if step is None else f", at the step {step}"), markup=False)
@@ -112,7 +112,12 @@ def _request(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> No
 @app.command()
 def verify(
     path: Config,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The number of a log entry.", min=0, show_default=False)],
+    seq: Annotated[
+        int,
+        typer.Argument(
+            metavar="SEQ", help="The number of the log entry whose decision is reproduced.", min=0, show_default=False
+        ),
+    ],
     flags: Set = None,
     name: Name = None,
     as_json: Json = False,
@@ -149,7 +154,7 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = None) -> None:
 def step(
     path: Config,
     flags: Set = None,
-    seconds: Annotated[float, typer.Option(help="The time limit, in seconds.", min=1.0)] = 600.0,
+    seconds: Annotated[float, typer.Option(help="The time limit of the step, in seconds.", min=1.0)] = 600.0,
     as_json: Json = False,
 ) -> None:
     """Run one step of the controller, for a CronJob. Exit code 3 if a controller is running."""

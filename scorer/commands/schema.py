@@ -26,21 +26,27 @@ def schema(
     refs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="REF [REF]", help="oci:FOLDER:TAG, oci:FOLDER@sha256:... or a package folder; OLD NEW for --diff."
+            metavar="REF [REF]",
+            help="A version (oci:FOLDER:TAG, oci:FOLDER@sha256:...) or a package folder. With --diff: OLD NEW.",
         ),
     ] = None,
     format_: Annotated[
-        Literal["json-schema", "avro", "protobuf"], typer.Option("--format", help="The kind of schema.")
+        Literal["json-schema", "avro", "protobuf"], typer.Option("--format", help="The language of the schema.")
     ] = "json-schema",
-    id_field: Annotated[str | None, typer.Option("--id", help="The path of the id (input.id), to include it.")] = None,
+    id_field: Annotated[
+        str | None, typer.Option("--id", help="Add the id of the event to the schema, at this path (input.id).")
+    ] = None,
     diff: Annotated[
         bool, typer.Option("--diff", help="List the events for OLD that NEW would reject. Exit code 1 if there are any.")
     ] = False,
     positional: Annotated[
-        bool, typer.Option("--positional", help="With --diff: the order of fields counts (json-array, json-envelope, float32).")
+        bool,
+        typer.Option(
+            "--positional", help="With --diff: compare the order of the fields too (json-array, json-envelope, float32)."
+        ),
     ] = False,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Print the schema of score records (avro, protobuf). Takes no REF.")
+        bool, typer.Option("--scores", help="Print the schema of score records (avro, protobuf). This option takes no REF.")
     ] = False,
     config: Annotated[
         Path | None, typer.Option(help="With --scores: the configuration with the carried fields (output.carry).")
@@ -53,11 +59,11 @@ def schema(
     if len(refs) != (2 if diff else count):
         if diff:
             raise typer.BadParameter("give OLD and NEW with --diff")
-        raise typer.BadParameter("leave REF out with --scores" if scores else "give one REF; two are for --diff")
+        raise typer.BadParameter("--scores takes no REF" if scores else "give one REF, or two with --diff")
     if positional and not diff:
-        raise typer.BadParameter("--positional is for --diff")
+        raise typer.BadParameter("--positional needs --diff")
     if config and not scores:
-        raise typer.BadParameter("--config is for --scores")
+        raise typer.BadParameter("--config needs --scores")
     if diff:
         _diff(refs[0], refs[1], positional, as_json)
         return

@@ -72,12 +72,10 @@ class Totals(NamedTuple):
 
 
 def totals(scorers: Sequence[ScorerState], now: float) -> Totals:
-    """Return the totals over the running scorers.
-
-    Scorers that have stopped or died do not count, because other scorers own their partitions now. Shadows do not count,
-    because they read the same partitions in a group of their own. If a partition has just moved, two scorers may report it. It
-    counts once, with the lag in the newer report.
-    """
+    """Return the totals over the running scorers, without shadows."""
+    # Scorers that have stopped do not count, because other scorers own their partitions now. Shadows do not count, because they
+    # read the same partitions in a group of their own. If two scorers report a partition that has just moved, it counts once,
+    # with the lag in the newer report.
     running = [each for each in scorers if each.state(now) == RUNNING and not each.status.shadow]
     lags: dict[Partition, int] = {}
     for each in sorted(running, key=lambda scorer: scorer.last_seen):
@@ -112,12 +110,10 @@ def reasons(name: str, scorers: Sequence[ScorerState], now: float) -> list[str]:
 
 
 def table(name: str, scorers: Sequence[ScorerState], now: float, *, wide: bool = False) -> Table:
-    """Return a table of the scorers. If `wide` is False, the table fits in 80 columns; if True, it has all columns.
-
-    A scorer of the group `name` is listed by its replica id, without the name of the group. If `wide` is False, a candidate is
-    on a line of its own below the champion. The column `dead` counts the dead letters since the scorer started. The last row
-    has the totals, if there are several scorers. `now` is in Unix seconds.
-    """
+    """Return a table of the scorers, which fits in 80 columns unless `wide` is true. `now` is in Unix seconds."""
+    # A scorer of the group `name` is listed by its replica id, without the name of the group. In the narrow table, a candidate
+    # is on a line of its own below the champion. The column `dead` counts the dead letters since the scorer started. The last
+    # row has the totals, if there are several scorers.
     scorer_table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     relevant = {*FIRST, *(("dead",) if any(_dead_letters(each) for each in scorers) else ())}
     columns = [column for column in COLUMNS if wide or column in relevant]

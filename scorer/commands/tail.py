@@ -15,11 +15,13 @@ def tail(
     path: Config,
     flags: Set = None,
     dead: Annotated[bool, typer.Option("--dead", help="Print dead letters instead of scores.")] = False,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Start at the oldest record.")] = False,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Start at the oldest record instead of the newest.")
+    ] = False,
     follow: Annotated[
         bool, typer.Option(help="Wait for further records. --no-follow prints all current records by time and ends.")
     ] = True,
-    events: Annotated[int | None, typer.Option(help="End after this many records.", min=1)] = None,
+    events: Annotated[int | None, typer.Option(help="End after printing this number of records.", min=1)] = None,
 ) -> None:
     """Print committed score records, one JSON object per line.
 

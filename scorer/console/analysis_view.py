@@ -88,7 +88,7 @@ class DecisionMatrix:
         names: The most frequent decisions.
         counts: The number of events by champion's decision (row) and candidate's decision (column), in the order of `names`.
         alike: The share of all events for which both versions make the same decision.
-        rest: The number of events with a decision that is not among `names`.
+        rest: The number of events with a decision that is not in `names`.
     """
 
     names: Sequence[str]
@@ -106,7 +106,7 @@ class AnalysisView:
         ks: The Kolmogorov-Smirnov statistic of both versions' scores; None if it is unknown.
         dropped: The reasons why answers are excluded, each with its number of answers, the most frequent first.
         behind: How many seconds the analysis lags behind the newest records; None if unknown.
-        pairs: The number of pairs (events that both versions scored) of the rule with the most pairs.
+        pairs: The largest number of events that both versions scored, over all rules.
     """
 
     verdict: str

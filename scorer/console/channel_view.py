@@ -37,7 +37,7 @@ class ServedVersion:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSquare:
-    """A partition on the page: its newest champion version, and the first offset (`offset`) that this version scored."""
+    """A partition on the page, with its newest champion version and the first offset that this version scored."""
 
     place: str
     version: str
@@ -94,10 +94,8 @@ class ChannelView:
 
 
 def tones(state: ConsoleState) -> dict[str, int]:
-    """Return the colour number of each version, which is the same on every page.
-
-    The number is the index of the version in the list of all known versions, which starts with the versions of the registry.
-    """
+    """Return the colour number of each version, which is the same on every page."""
+    # The number is the index of the version in the list of all known versions, with the versions of the registry first.
     versions = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
     return {version: number for number, version in enumerate(dict.fromkeys(versions))}
 
@@ -145,7 +143,7 @@ def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: floa
 
 
 def headline(view: ChannelView) -> tuple[str, str]:
-    """Return the state of the newest move in two forms: as one word, which selects the colour, and as one sentence."""
+    """Return the state of the newest move as one word, which selects the colour, and as one sentence."""
     if view.move is None or view.verdict is None:
         return "idle", "this channel has no recorded move"
     counts = view.counts

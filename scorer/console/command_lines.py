@@ -15,7 +15,7 @@ class CommandLines:
     config: str
 
     def promote(self, channel: str, version: str, reason: str, revision: int) -> str:
-        """Return the command `scorer promote`; `revision` is the revision at which the channel must be."""
+        """Return the command `scorer promote`. The channel must be at `revision`."""
         return self._move(["promote", self.config, "--to", version], channel, reason, revision)
 
     def rollback(self, channel: str, to_revision: int | None, reason: str, revision: int) -> str:

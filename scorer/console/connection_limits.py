@@ -16,10 +16,11 @@ READ_SECONDS = 10.0  # for a request's head, since the connection was opened or 
 class BoundedProtocol(H11Protocol):
     """An HTTP protocol that closes a connection if no request arrives within READ_SECONDS.
 
-    If a new connection exceeds the limit of CONNECTIONS open connections, the protocol closes the connection that has been idle
-    for longest. If no connection is idle, it closes one whose response is in progress: the response can be a stream of changes
-    that lasts for hours.
+    If there are more than CONNECTIONS connections, it closes the one that has been idle for longest.
     """
+
+    # If no connection is idle, it closes one whose response is in progress: the response can be a stream of changes that lasts
+    # for hours.
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

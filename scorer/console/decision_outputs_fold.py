@@ -1,8 +1,6 @@
-"""The decision output of each version: if scores have several named outputs, the output that determines the decision.
+"""The decision output of each version: if scores have several named outputs, the output that determines the decision."""
 
-The Kafka feed adds the digest of a version to `wanted`, and the registry feed looks up the decision output of each version in
-`wanted`. Therefore neither feed waits for the other.
-"""
+# The registry feed looks up the decision outputs of the versions in `wanted`. The Kafka feed does not wait for it.
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -18,15 +16,13 @@ WAITING = 5_000  # scores held until their output is known
 
 @dataclass(slots=True)
 class DecisionOutputsFold:
-    """Replace a score that has several named outputs by its decision output: the output that determines the decision.
-
-    A score is held until the registry feed has looked up the name of its decision output.
+    """Replaces a score with several named outputs by the output that determines the decision, the decision output.
 
     Attributes:
-        names: The name of the decision output of each version that was looked up, by digest; None if it is unknown.
+        names: The name of the decision output by digest of the version; None if the registry does not state it.
         wanted: The digests of the versions whose decision output the registry feed must look up.
-        waiting: The newest scores that are held until the decision output of their version is known.
-        unknown: The number of scores whose version has no known decision output, by digest of the version.
+        waiting: The newest scores of these versions, which are held until then.
+        unknown: The number of scores without a known decision output, by digest of the version.
     """
 
     names: dict[str, str | None] = field(default_factory=dict)
@@ -35,9 +31,9 @@ class DecisionOutputsFold:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def decided(self, record: CompleteScoreRecord) -> CompleteScoreRecord | None:
-        """Return the record with the score replaced by its decision output, if the score has several named outputs.
+        """Return the record with its decision output as the score; None if the record is held until the output is known.
 
-        The result is None if the record is held, because the decision output of its version has not been looked up yet.
+        A score without named outputs is returned unchanged.
         """
         score = record.score
         if not isinstance(score, dict):
@@ -53,10 +49,8 @@ class DecisionOutputsFold:
         return replace(record, score=select_output(score, name))
 
     def resolve(self, digest: str, name: str | None) -> list[CompleteScoreRecord]:
-        """Record the name of a version's decision output (None if unknown), and return the held scores of the version.
-
-        If more than KEPT versions are recorded, the version that was recorded first is removed.
-        """
+        """Record the name of a version's decision output (None if unknown), and return the held scores of the version."""
+        # If more than KEPT versions are recorded, the version that was recorded first is removed.
         self.wanted.discard(digest)
         self.names[digest] = name
         if len(self.names) > KEPT:

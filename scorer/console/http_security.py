@@ -60,7 +60,7 @@ class CsrfTokens:
         response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
 
     def check(self, request: Request, given: str) -> None:
-        """Raise HTTPException (403) unless `given`, the token in a form, is the CSRF token of the request's cookie."""
+        """Raise HTTPException (403) if `given`, the token in a form, is not the CSRF token of the request's cookie."""
         cookie = request.cookies.get(COOKIE, "")
         if not cookie or not hmac.compare_digest(self._token(cookie).encode(), given.encode()):
             raise HTTPException(403, "the form is not from this console, or the console was restarted: load the page again")

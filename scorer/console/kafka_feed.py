@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class NoIdReader:
-    """An id reader that reads no ids, since replaying a dead letter does not depend on its id."""
+    """An id reader that reads no ids, because a replay does not need them."""
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> None:
         """Return None, whatever the record contains."""
@@ -104,10 +104,8 @@ class KafkaFeed:
             self._state.record_error("kafka", text, hint, time.time())
 
     def _begin(self) -> None:
-        """Start reading the topics at their start offsets, with an empty state.
-
-        Everything in the console's state that came from Kafka is cleared, except the points of the flow charts.
-        """
+        """Start reading the topics, and clear everything in the console's state that came from Kafka."""
+        # The points of the flow charts stay.
         fresh = ConsoleState()
         state = self._state
         inputs = self._settings.input.topics
@@ -128,11 +126,9 @@ class KafkaFeed:
         self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
     def _start(self, topic: str, partition: int) -> TopicPartition:
-        """Return the offset at which to start reading a partition.
-
-        The topics of status records and rollouts are read from their beginning. Of every other topic, only a limited number of
-        the newest records is read.
-        """
+        """Return the offset at which to start reading a partition."""
+        # Status records and rollouts are read from the beginning, of every other topic only a limited number of the newest
+        # records.
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
             self._settings.dead_letter.topic: LETTERS_COUNTED,
@@ -182,7 +178,8 @@ class KafkaFeed:
         state.scorers.fleet.caught_up = self._settings.status_topic not in behind
 
     def _probe(self) -> None:
-        """Check that a broker responds. Without this check, an outage would look the same as topics without new records."""
+        """Check that a broker responds."""
+        # Without this check, an outage would look the same as topics without new records.
         try:
             self._following.consumer.list_topics(self._settings.status_topic, timeout=PROBE_SECONDS)
         except KafkaException as error:

@@ -19,13 +19,13 @@ NOWHERE = ("labels", 0)
 
 @dataclass(slots=True)
 class LabelQualityFold:
-    """Join sampled scores with labels by event id.
+    """Joins a sample of the scores with their labels by event id.
 
-    At most `most` scores and at most `most` labels are kept. An event id is kept if its hash is not above a bound. When there
-    are too many ids, the bound is lowered. Scores and labels have the same bound. Therefore, if the score of an event is kept,
-    its label is kept too, even if the label arrives much later. `unusable` counts the labels without an id or an outcome, by
-    reason.
+    At most `most` scores and `most` labels are kept. `unusable` counts the labels without an id or an outcome, by reason.
     """
+
+    # An event id is kept if its hash is not above a bound, which is lowered when there are too many ids. Scores and labels have
+    # the same bound, so the label of a kept score is kept too, even if it arrives much later.
 
     most: int = KEPT
     configured: tuple[str, ...] = ()

@@ -75,11 +75,11 @@ class RegistryFeed:
         return RegistryView(self._store.repository, channels, tuple(tags.versions(existing)), read=True)
 
     def _channel(self, name: str, existing: list[str]) -> Channel:
-        """Return the channel `name`; read it from the registry only if it has moved since the last poll.
+        """Return the channel `name`, which is read from the registry only if it has moved since the last poll.
 
-        `existing` are all tags of the repository. They contain a tag for each revision of a channel, and so show its newest
-        revision.
+        `existing` are all tags of the repository.
         """
+        # The tags include one for each revision of a channel, and so show its newest revision.
         try:
             validator = self._store.validator(name)
         except NotFound:

@@ -19,12 +19,12 @@ NOTHING = VersionStatus("", "", "", 0)
 
 @dataclass(frozen=True, slots=True)
 class ScorerState:
-    """The last status record of a scorer, with the rates between two records.
+    """The last status record of a scorer, with the rates since an earlier record.
 
     Attributes:
         status: The last record.
         last_seen: When the record was received, in Unix seconds.
-        base: An earlier status record. `rate` and `fill` are computed from the difference between it and `status`.
+        base: The earlier record.
         rate: The scored events per second.
         fill: The average number of events per batch.
     """
@@ -46,10 +46,8 @@ class ScorerState:
         return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
-        """Return the state in the scorer's last record, or `silent` if no record has arrived for STALE_SECONDS.
-
-        A scorer whose last record reports that it has stopped is never silent.
-        """
+        """Return the state in the scorer's last record, or `silent` if no record has arrived for STALE_SECONDS."""
+        # A scorer whose last record reports that it has stopped is never silent.
         silent = self.status.state in (RUNNING, WAITING) and now - self.last_seen >= STALE_SECONDS
         return SILENT if silent else self.status.state
 
@@ -64,7 +62,7 @@ class ScorerFold:
     _move: tuple[str, int] = ("", 0)
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Add a record of the status topic that was read at `now` (Unix seconds); return whether it is a scorer's status."""
+        """Add a record of the status topic, read at `now` (Unix seconds). Return False if it is no scorer's status."""
         if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer
@@ -82,10 +80,8 @@ class ScorerFold:
         return sorted(recent, key=lambda h: h.status.scorer)
 
     def verdict(self, move: ChannelMove, now: float) -> fleet_status.MoveProgress:
-        """Return how far the scorers have applied a channel move.
-
-        The result covers all partitions that a live scorer has owned at any time since the first call for this move.
-        """
+        """Return how far the scorers have applied a channel move."""
+        # The result covers all partitions that a live scorer has owned at any time since the first call for this move.
         if self._move != (move.channel, move.revision):
             self._move = (move.channel, move.revision)
             self._wanted = set()

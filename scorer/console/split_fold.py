@@ -26,9 +26,10 @@ class SampledSplit:
 
 @dataclass(slots=True)
 class SplitFold:
-    """For each of the newest sampled scores: the channel revision, the arm, and whether another version answered.
+    """Counts the newest sampled scores by the role, champion or canary, to which the event's key belongs.
 
-    The arm is the role, champion or canary, that the key of the event belongs to.
+    Attributes:
+        scores: For each score, the channel revision, this role, and whether another version answered.
     """
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -38,7 +39,7 @@ class SplitFold:
         self.scores.append((record.revision, record.arm, bool(record.fallback)))
 
     def split(self, revision: int) -> SampledSplit:
-        """Return the counts of the scores at a channel revision."""
+        """Return the counts of the scores that were made at a channel revision."""
         scores = [(arm, fallback) for each, arm, fallback in self.scores if each == revision]
         canary = [fallback for arm, fallback in scores if arm == CANARY]
         return SampledSplit(len(scores), len(canary), sum(canary))

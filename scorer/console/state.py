@@ -99,7 +99,7 @@ class DeadLetterFold:
     _unfit: dict[int, Bitmap] = field(default_factory=dict)
 
     def add(self, letter: DeadLetter) -> None:
-        """Add a dead letter. If there are REASONS distinct reasons already, a further reason is counted as NO_REASON."""
+        """Add a dead letter. After REASONS distinct reasons, a further reason is counted as NO_REASON."""
         self.letters.appendleft(letter)
         offset = np.array([letter.offset], np.int64)
         if letter.unfit:
@@ -125,12 +125,12 @@ class DeadLetterFold:
         return offsets is not None and offsets.count(letter.offset, letter.offset + 1) > 0
 
     def begin(self, partition: int, low: int, start: int) -> None:
-        """Record that the feed reads a partition from the offset `start` on; `low` is the partition's first retained offset."""
+        """Record that a partition is read from the offset `start` on; `low` is its first retained offset."""
         self._lows[partition] = low
         self._starts[partition] = start
 
     def left_out(self) -> int:
-        """Return the number of retained offsets that are not read, because they precede the start offset of their partition."""
+        """Return the number of retained offsets that are not read."""
         return sum(max(0, start - self._lows.get(partition, 0)) for partition, start in self._starts.items())
 
     def set_low_offsets(self, lows: Mapping[int, int]) -> None:
@@ -179,7 +179,7 @@ class Action:
 
 @dataclass
 class ConsoleState:
-    """The state of the console: the figures, each kind in an object that sums up records, and the errors of the sources.
+    """The state of the console: one object for each kind of figures, and the errors of the data sources.
 
     Attributes:
         source_errors: The current error of each unavailable source, by `kafka`, `registry` or `attestations`.

@@ -53,10 +53,9 @@ class ThroughputFold:
     _next: float = 0.0
 
     def add(self, record: CompleteScoreRecord, now: float, *, live: bool) -> None:
-        """Add a score that was read at `now` (Unix seconds). Use its latency for the charts only if `live` is True.
+        """Add a score that was read at `now` (Unix seconds).
 
-        `live` is False for a score that was in the topic before the console started: the time until it was read is not a
-        latency.
+        `live` is false for a score that was in the topic before the console started; its latency is not used.
         """
         partition = record.source.topic, record.source.partition
         self.answered[partition] = max(record.event_ms, self.answered.get(partition, 0))
@@ -95,11 +94,8 @@ class ThroughputFold:
         )
 
     def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
-        """Return the lag in seconds, given the lag in records of each partition.
-
-        For each partition with a lag, the age of its newest sampled event is computed. The result is the largest of these ages.
-        It is 0 if no partition has a lag, and None if no event was sampled in any partition with a lag.
-        """
+        """Return the lag in seconds from the lag in records of each partition; None if it is unknown."""
+        # It is the largest age of the newest sampled event of a partition with a lag, and 0 if no partition has a lag.
         behind = [partition for partition, lag in lags if lag > 0]
         ages = [now - self.answered[partition] / 1_000 for partition in behind if partition in self.answered]
         return None if behind and not ages else max([0.0, *ages])

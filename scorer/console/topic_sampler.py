@@ -10,9 +10,9 @@ from publisher.kafka.partitions import Partition
 
 @dataclass(slots=True)
 class TopicSampler:
-    """Limit the records that are read from a topic: `budget` records at first, then `rate` records per second.
+    """Limits the records that are read from a topic: `budget` records at first, then `rate` records per second.
 
-    `budget` is the number of records that may still be read. The caller subtracts 1 from it for each record that it reads.
+    The caller subtracts 1 from `budget` for each record that it reads.
     """
 
     topic: str
@@ -24,8 +24,7 @@ class TopicSampler:
     def skip(self, consumer: Consumer, unread: set[Partition], now: float) -> None:
         """Pause the topic if its budget is used up. In the next second, renew the budget and resume the topic at its end.
 
-        The partitions that this call pauses are removed from `unread`, the partitions that are not read to their end yet. `now`
-        is in Unix seconds.
+        Paused partitions are removed from `unread`. `now` is in Unix seconds.
         """
         if now >= self._until:
             self.budget = max(self.budget, self.rate)

@@ -113,8 +113,8 @@ class CanaryShare:
 def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], DistributionShift | None]:
     """Return the distribution of each sampled version, and the shift between the first two of these versions.
 
-    The first version is the champion of the channel `tag`. The other versions follow in the order of their last scores, the
-    newest first. The shift is None if there are fewer than two versions.
+    The champion of the channel `tag` is first, the others follow by the time of their last scores, the newest first. The shift
+    is None if there are fewer than two versions.
     """
     colours = tones(state)
     channel = state.registry.channels.get(tag)
@@ -154,10 +154,7 @@ def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
 
 
 def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
-    """Return why labels and scores do not count for the quality figures: the reason, the count and an explanation.
-
-    The explanation may be empty.
-    """
+    """Return why labels and scores do not count for the quality figures: the reason, the count and an explanation or ""."""
     assessment = state.labelled.assessed(now)
     refused = [] if assessment is None else assessment.refused.ordered()
     explanations = {} if assessment is None else assessment.refused.explanations

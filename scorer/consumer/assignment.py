@@ -2,7 +2,7 @@
 
 Every assignment of a partition starts a new epoch. A batch may be published only if each of its partitions still has the epoch
 that it had at the fetch. This check is needed because a broker also accepts offsets from a group member that does not own the
-partition. The metadata of a committed offset is called its mark (`OffsetMetadata`).
+partition.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,17 +22,16 @@ class _Owned:
     """The positions of one assigned partition.
 
     Attributes:
-        epoch: the assignment epoch: the value that `AssignedPartitions.changes` had when the partition was assigned.
-        metadata: the metadata of the committed offset (its mark).
+        epoch: the number of the assignment: the value of `AssignedPartitions.changes` at that time.
+        metadata: the metadata of the committed offset.
         committed: the group's committed offset.
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
-        answers_from: if the input topic was recreated, the first offsets in the output and dead-letter topics that can hold
-            answers to its events; None if the topic was not recreated, or after an answer to one of its events was committed.
+        answers_from: the first offsets in the output and dead-letter topics that can hold answers to a recreated input topic;
+            None if the topic was not recreated, or one of its events is answered.
         read: the offset after the last fetched event.
         level_ms: when all events up to the end of the partition were last answered, in Unix ms; 0 if never.
-        suspect: whether the partition is read in the sandbox process, because its records may crash this process. Every commit
-            stores this value in the mark.
+        suspect: whether the sandbox process reads the partition, because its records may crash this process.
     """
 
     epoch: int
@@ -51,7 +50,7 @@ class AssignedPartitions:
 
     Attributes:
         changes: how often partitions were assigned or lost so far. The epoch of a partition is this number at its assignment.
-        member: the member id of this consumer in the group. It is part of every mark that this consumer commits.
+        member: the member id of this consumer in the group, which is part of the metadata of every committed offset.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class AssignedPartitions:
             self._arrived.add(self._start(start, self.changes))
 
     def rewind(self, start: StartPosition) -> None:
-        """Reset an assigned partition to this start position. Its assignment epoch and `suspect` stay the same."""
+        """Reset an assigned partition to this start position, within the same assignment epoch."""
         before = self._owned[start.position.topic, start.position.partition]
         partition = self._start(start, before.epoch)
         self._owned[partition].answers_from = start.after or before.answers_from
@@ -90,23 +89,20 @@ class AssignedPartitions:
             self._arrived.discard(partition)
 
     def suspect(self, partition: Partition, *, suspect: bool = True) -> None:
-        """Record whether this partition is suspect, that is, read in the sandbox process."""
+        """Record whether the sandbox process reads this partition."""
         if partition in self._owned:
             self._owned[partition].suspect = suspect
 
     def arrivals(self) -> frozenset[Partition]:
-        """Return the assigned partitions for which the worker has not called `admit` yet."""
+        """Return the assigned partitions that were not passed to `admit` yet."""
         return frozenset(self._arrived)
 
     def admit(self, partitions: Iterable[Partition]) -> None:
-        """Record that the worker has checked which channel revision scored these partitions; remove them from `arrivals`."""
+        """Record that the worker has checked which channel revision scored these partitions."""
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
-        """Return the partitions that have been assigned without interruption since an earlier time.
-
-        The argument `changes` is the value that the attribute `changes` had at that time.
-        """
+        """Return the partitions that have been assigned without interruption since `changes` had this value."""
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
     def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -114,22 +110,22 @@ class AssignedPartitions:
         return {partition: self._owned[partition].epoch for partition in partitions}
 
     def are_current(self, epochs: Mapping[Partition, int]) -> bool:
-        """Return whether every one of these partitions is still assigned with the given epoch."""
+        """Return whether all these partitions are still assigned with the given epochs."""
         owned = self._owned
         return all(partition in owned and owned[partition].epoch == epoch for partition, epoch in epochs.items())
 
     def metadata(self, partition: Partition) -> OffsetMetadata:
-        """Return the mark of the committed offset; an empty mark if the partition is not assigned."""
+        """Return the metadata of the committed offset; empty metadata if the partition is not assigned."""
         return self._owned[partition].metadata if partition in self._owned else OffsetMetadata()
 
     def metadata_by_partition(self) -> dict[Partition, OffsetMetadata]:
-        """Return the mark of the committed offset of each assigned partition."""
+        """Return the metadata of the committed offset of each assigned partition."""
         return {partition: owned.metadata for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
         """Return the first offsets in the output and dead-letter topics that can hold answers to a recreated input topic.
 
-        The result is None if the topic was not recreated, or if an answer to an event of the recreated topic is committed.
+        Returns None if the topic was not recreated, or if one of its events is answered.
         """
         return self._owned[partition].answers_from if partition in self._owned else None
 
@@ -148,9 +144,7 @@ class AssignedPartitions:
             owned.next = owned.read = offset
 
     def advance_to_end(self, ends: Mapping[Partition, int], now_ms: int) -> None:
-        """Advance the next offset to the end of each partition.
-
-        Between the last event and the end there may be offsets without an event, such as transaction markers.
+        """Advance the next offset to the end of each partition, past offsets without an event.
 
         Args:
             ends: the end offset of each partition. All events before it have been fetched.
@@ -168,7 +162,7 @@ class AssignedPartitions:
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def position_or_recorded(self, group_position: TopicPartition) -> TopicPartition:
-        """Return `group_position`, or the position recorded here if the group has no committed offset of the partition."""
+        """Return the group's position of a partition; if the group has none, the position that is recorded here."""
         owned = self._owned.get((group_position.topic, group_position.partition))
         if group_position.offset >= 0 or owned is None:
             return group_position
@@ -177,10 +171,9 @@ class AssignedPartitions:
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
     ) -> list[TopicPartition]:
-        """Return the positions to commit after a batch, each with a copy of `mark` as its metadata.
+        """Return the positions to commit after a batch, with this metadata.
 
-        Three fields of each copy are replaced: `topic_id` by the id of the partition's topic, `suspect` by whether the
-        partition is read in the sandbox process, and `member` by the member id of this consumer.
+        The fields of the metadata that belong to the partition or to this consumer are filled in.
 
         Args:
             batch: the batch.
@@ -200,7 +193,7 @@ class AssignedPartitions:
         return positions
 
     def commit(self, batch: Batch, mark: OffsetMetadata) -> None:
-        """Record that the positions after a batch are committed with this mark. Partitions lost since the fetch are ignored."""
+        """Record that the positions after a batch are committed with this metadata. Lost partitions are ignored."""
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
             if owned is not None and owned.epoch == batch.epochs[partition]:
@@ -212,12 +205,11 @@ class AssignedPartitions:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit for partitions whose next offset is greater than the committed offset.
 
-        The metadata of each position is the partition's current mark, with `owner` as its owner. The caller must make this call
-        only while no event is in flight. Otherwise a position could be after an event that is not answered yet.
-
-        The positions have no leader epoch, because the last event may have an older epoch than the transaction marker after the
-        event. If a client later starts at the marker with the older epoch, it would report that the log was truncated.
+        The metadata names `owner` as the owner. Call this only while no event is in flight: otherwise a position could be after
+        an event that is not answered yet.
         """
+        # The positions have no leader epoch, because the last event may have an older epoch than the transaction marker after
+        # it. A client that starts at the marker with the older epoch would report that the log was truncated.
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [
             TopicPartition(*partition, owned.next, self._metadata_for(owned, owner).encode(), leader_epoch_field(None))
@@ -225,7 +217,7 @@ class AssignedPartitions:
         ]
 
     def record_committed(self, positions: Iterable[TopicPartition], owner: str) -> None:
-        """Record that these positions, which `positions_without_events(owner)` has returned, are committed."""
+        """Record that these positions from `positions_without_events` are committed."""
         for position in positions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
@@ -234,7 +226,7 @@ class AssignedPartitions:
                 owned.leader_epoch = leader_epoch_field(None)
 
     def ownership_positions(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
-        """Return positions that write `owner` to the marks of these partitions when committed, and keep the offsets."""
+        """Return positions that write `owner` to the metadata of the committed offsets, and keep the offsets."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
             TopicPartition(*partition, owned.committed, self._metadata_for(owned, owner).encode(), owned.leader_epoch)
@@ -242,16 +234,13 @@ class AssignedPartitions:
         ]
 
     def record_ownership(self, partitions: Iterable[Partition], owner: str) -> None:
-        """Record that the positions from `ownership_positions` are committed, so that the marks now name this owner."""
+        """Record that the positions from `ownership_positions` are committed."""
         for partition in partitions:
             owned = self._owned[partition]
             owned.metadata = self._metadata_for(owned, owner)
 
     def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
-        """Return the partition's mark with `owner` as its owner, its current value of `suspect`, and this consumer's member id.
-
-        If `owner` is empty, the member id is empty too.
-        """
+        """Return the metadata of the committed offset with this owner; with an empty owner, without a member id."""
         return replace(owned.metadata, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:

@@ -17,7 +17,7 @@ class BatchFetcher:
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """Fetch the events of a batch that are available. If a failure arrives before any event, return only the failure.
+        """Fetch the available events of a batch. A failure that arrives before any event is returned alone.
 
         Args:
             source: the source of the events.
@@ -40,15 +40,12 @@ class BatchFetcher:
 
 
 def chunk(events: int, size: int, largest: int) -> int:
-    """Return how many events to read next. With this number, the batch is expected to stay within BATCH_BYTES.
+    """Return how many events to read next, so that the batch is expected to stay within BATCH_BYTES; 0 if it is full.
 
     Args:
         events: how many more events the batch may contain.
         size: the size in bytes of the events that were read so far.
         largest: the size in bytes of the largest recent event.
-
-    Returns:
-        1 to `events`; 0 if the batch is full.
     """
     if events <= 0 or size >= BATCH_BYTES:
         return 0

@@ -137,9 +137,9 @@ class EventConsumer:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit past offsets without an event; see `AssignedPartitions.positions_without_events`.
 
-        The call is only valid while no event is in flight. A position is omitted if its partition must be rewound first. It is
-        also omitted unless a recent poll of the topic ids has confirmed that the topic still has the same id.
+        Call this only while no event is in flight.
         """
+        # A position is omitted if its partition must be rewound first, or if no recent poll has confirmed the topic's id.
         positions = self.partitions.positions_without_events(owner)
         if not positions:
             return []
@@ -148,13 +148,13 @@ class EventConsumer:
         return [p for p in positions if p.topic in current and (p.topic, p.partition) not in self._table.due]
 
     def is_stale(self, batch: Batch) -> bool:
-        """Return whether a partition of this batch was reassigned, lost, or recreated since the fetch."""
+        """Return whether a partition of this batch was reassigned, lost or recreated since the fetch."""
         if not self.partitions.are_current(batch.epochs):
             return True
         return not self._start_positions.are_current({(p[0], self.partitions.metadata(p).topic_id) for p in batch.epochs})
 
     def poll_group(self, wait: float) -> None:
-        """Poll the group until the assignment changes, but at most for `wait` seconds. Drop the events that arrive meanwhile.
+        """Poll the group for up to `wait` seconds or until the assignment changes. Events that arrive meanwhile are dropped.
 
         The caller must call `rewind` or `rejoin` before it takes the next batch.
         """
@@ -164,7 +164,7 @@ class EventConsumer:
             self._handle_failures(self._source.skip(SKIPPED_MESSAGES, SKIP_SECONDS))
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Read the committed offsets of these partitions again (None: of all partitions), and continue at these offsets.
+        """Continue at the committed offsets of these partitions, or of all partitions if None.
 
         Raises:
             Evicted: The group rejects this member.
@@ -221,12 +221,11 @@ class EventConsumer:
     def check_unreadable(self, now: float) -> None:
         """Check whether partitions that cannot be read can be read again.
 
-        The method logs the partitions that have lost or regained their leader. It resumes a partition whose position is out of
-        range if an operator has moved the group's committed offset. Otherwise the partition stays paused, even if its log has
-        grown past the position in the meantime, because the records before the position were never read.
-
         `now` is in monotonic seconds. For CHECK_SECONDS after a check, the method does nothing.
         """
+        # A partition whose position is out of range is resumed if an operator has moved the group's committed offset. Otherwise
+        # it stays paused, even if its log has grown past the position in the meantime, because the records before the position
+        # were never read.
         if now < self._check_at:
             return
         self._check_at = now + CHECK_SECONDS
@@ -281,10 +280,8 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Return a batch of events that the sandbox process has read, but only on every second call.
-
-        The other calls return None, so that the caller polls the group and fetches events of the other partitions.
-        """
+        """Return a batch that the sandbox process has read; None if it has none. Every second call returns None."""
+        # On the other calls the caller polls the group and fetches events of the other partitions.
         if self._table.sandbox_due:
             for partition in self._table.sandbox_due:
                 suspects.add(partition, self.partitions.next(partition) or 0)
@@ -303,10 +300,8 @@ class EventConsumer:
         return state is not None and state.pause_reasons == {"suspect"}
 
     def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
-        """Let the client read a partition that the sandbox no longer needs to read, from its next offset on.
-
-        If the client rejects the seek to this offset, nothing changes, and a later call retries.
-        """
+        """Let the client read a partition from its next offset on, in place of the sandbox."""
+        # If the client rejects the seek to this offset, nothing changes, and a later call retries.
         position = self.partitions.next(partition)
         if position is None or self._member.seek(TopicPartition(*partition, position)):
             suspects.cleared.discard(partition)
@@ -319,14 +314,12 @@ class EventConsumer:
         self.partitions.read(batch.reached)
 
     def _handle_failures(self, failures: Iterable[FetchFailure]) -> None:
-        """Handle the failures that the client returned instead of events.
-
-        - The position is out of range: the partition is paused. It is rewound instead if its topic was recreated, or if the
-          error may concern an earlier position.
-        - The client cannot decode a batch: the sandbox process reads the partition.
-        - The topic is missing: the failure is ignored, because `start_positions` waits until the topic is recreated.
-        - Any other failure is passed to `check_failure`.
-        """
+        """Handle the failures that the client returned instead of events."""
+        # - The position is out of range: the partition is paused, or rewound if its topic was recreated or the error may
+        # concern an earlier position.
+        # - The client cannot decode a batch: the sandbox process reads the partition.
+        # - The topic is missing: ignored, because `start_positions` waits until the topic is recreated.
+        # - Any other failure is passed to `check_failure`.
         outside: dict[Partition, int | None] = {}
         for partition, offset, error in failures:
             if error in OUT_OF_RANGE:
@@ -353,7 +346,7 @@ class EventConsumer:
         self._pause_outside(outside.keys() - to_rewind)
 
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
-        """Pause a partition in the client, which cannot decode the next batch of the log. The sandbox reads it instead."""
+        """Pause a partition in the client, which cannot decode its next batch. The sandbox process reads it instead."""
         state = self._table.state(partition)
         if state is not None and state.has_position and state.sandbox is SandboxUse.UNUSED:
             log.warning("%s[%d] cannot be decoded by this process; a sandbox process reads it: %s", *partition, error.str())
@@ -436,8 +429,8 @@ class EventConsumer:
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the first position to read of each partition: the committed offset if it is valid, else a start offset.
 
-        A partition is omitted if it has neither a valid committed offset nor a leader. Raises MemberLost if another client must
-        join the group in place of this one.
+        A partition without a valid offset and without a leader is omitted. Raises MemberLost if another client must join the
+        group.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

@@ -25,10 +25,10 @@ class GroupMembership:
     """The membership of one client in the group. Methods raise MemberLost if a new client must join in place of this client.
 
     Attributes:
-        group: a function that returns the current group metadata if `sends_group` is True, else None. The constructor gets
-            `sends_group=False` if the session does not send the metadata. This saves the call of the client, which takes a
-            quarter of the time of a batch of one event.
+        group: returns the current group metadata, or None if the session does not send it (`sends_group=False`).
     """
+
+    # Without the metadata, the call of the client is saved, which takes a quarter of the time of a batch of one event.
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:
         self.group: Callable[[], Any] = consumer.consumer_group_metadata if sends_group else lambda: None
@@ -37,21 +37,19 @@ class GroupMembership:
         self._seeks_fail_since = 0.0  # monotonic seconds; 0 if the last seek succeeded
 
     def check_topics(self, starts: Iterable[StartPosition]) -> None:
-        """Raise MemberLost if a topic was recreated since this client joined.
-
-        The leader epochs of a recreated topic start at 0. A client that knows higher epochs of the deleted topic treats the new
-        epochs as outdated, and never reads the new topic (librdkafka 2.16).
-        """
+        """Raise MemberLost if a topic was recreated since this client joined."""
+        # The leader epochs of a recreated topic start at 0. A client that knows higher epochs of the deleted topic treats the
+        # new epochs as outdated, and never reads the new topic (librdkafka 2.16).
         for topic, topic_id in {(start.position.topic, start.metadata.topic_id) for start in starts}:
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise MemberLost(f"{topic} was recreated, and the client still has the leader epochs of the deleted topic")
 
     def seek(self, position: TopicPartition) -> bool:
-        """Seek to the position. Return whether the client has accepted the seek; if not, the caller must retry later.
+        """Seek to the position. Return False if the client rejects the seek; the caller must then retry later.
 
-        The client rejects a seek while it has not yet started to fetch a new assignment, and while an assignment ends. If the
-        client rejects all seeks for SEEK_SECONDS, the method raises MemberLost.
+        Raises MemberLost if the client rejects all seeks for SEEK_SECONDS.
         """
+        # The client rejects a seek while it has not yet started to fetch a new assignment, and while an assignment ends.
         try:
             self._consumer.seek(position)
         except KafkaException as error:
@@ -64,7 +62,7 @@ class GroupMembership:
 
 
 def check_failure(topic: str, error: KafkaError) -> None:
-    """Log the Kafka error `error` of a topic if the client recovers from it by itself; otherwise raise an exception.
+    """Log a Kafka error of a topic from which the client recovers by itself; raise an exception for any other.
 
     Raises:
         MemberLost: The client cannot recover, and a new client must join.

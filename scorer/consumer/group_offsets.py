@@ -43,11 +43,10 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context:
 def edges(
     consumer: Consumer, admin: AdminClient, partitions: Sequence[Partition], edge: int, context: Context
 ) -> dict[Partition, int]:
-    """Return the first offset or the end offset of each partition, at the isolation level of `consumer`.
+    """Return the first or the end offset of each partition that has a leader, at the isolation level of `consumer`.
 
-    If `edge` is OFFSET_BEGINNING, the first offsets are returned. If `edge` is OFFSET_END, the end offsets are returned. An end
-    offset is the offset that the next record of the partition will have. Partitions that have no leader according to `admin`
-    are omitted. Raises the same errors as `committed`.
+    `edge` is OFFSET_BEGINNING for the first offsets, OFFSET_END for the end offsets. `admin` reports the leaders. Raises the
+    same errors as `committed`.
     """
 
     def request() -> list[TopicPartition]:
@@ -60,11 +59,11 @@ def edges(
 def partition_bounds(
     consumer: Consumer, partitions: Iterable[Partition], paused: Collection[Partition]
 ) -> dict[Partition, tuple[int, int]]:
-    """Return the first offset and the end offset of each partition. The end offset is that of the next record.
+    """Return the first and the end offset of each partition; partitions with unknown bounds are omitted.
 
-    The bounds of a partition come from the answer to its last fetch. Partitions in `paused` are not fetched, so the function
-    requests their bounds from the broker. Partitions with unknown bounds are omitted.
+    `paused` are the partitions that are not fetched.
     """
+    # The bounds come from the answer to the last fetch. For paused partitions they are requested from the broker.
     rows = {}
     broker_answers = True
     for key in partitions:
@@ -83,9 +82,10 @@ def partition_bounds(
 def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Partition]:
     """Return the partitions of these topics that have no leader. Topics that no broker describes are omitted.
 
-    Within a rebalance callback, `client` must not be the consumer of the callback. `list_topics` would discard the consumer's
-    callback state, and the next callback of the consumer would crash the process (confluent-kafka 2.16: CallState_get).
+    Within a rebalance callback, `client` must not be the consumer of the callback.
     """
+    # `list_topics` would discard the consumer's callback state, and its next callback would crash the process (confluent-kafka
+    # 2.16: CallState_get).
     partitions = set()
     for topic in topics:
         try:
@@ -97,7 +97,7 @@ def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Par
 
 
 def with_leader(admin: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
-    """Return the partitions that have a leader, or for which it is unknown whether they have one."""
+    """Return the partitions that have a leader, or whose leader is unknown."""
     without_leader = leaderless(admin, {topic for topic, _ in partitions})
     return [partition for partition in partitions if partition not in without_leader]
 
@@ -136,7 +136,7 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
 def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
     """Repeat a request until the broker has answered it for every partition; return the answer.
 
-    Raises the same errors as `committed`, for the same reasons.
+    Raises the same errors as `committed`.
     """
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False

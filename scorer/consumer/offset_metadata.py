@@ -12,23 +12,21 @@ MAX_BYTES = 65_536  # a broker accepts 4,096 bytes of metadata by default; it ma
 
 
 class OffsetMetadata(msgspec.Struct, frozen=True):
-    """The mark of a committed offset: its owner, and the version that scored the events before it.
+    """The metadata of a committed offset: its owner, and the version that scored the events before it.
 
     Attributes:
-        owner: the scorer (`<name>.<replica>`) that owns the partition, or owned the partition when the scorer died; "" after an
-            orderly release.
-        revision: the revision of the model channel that was in use for the events before the offset. The revision determines
-            the versions of all roles, such as champion and canary. It is 0 if `model.tag` is not a channel.
+        owner: the scorer (`<name>.<replica>`) that owns the partition or died as its owner; "" after an orderly release.
+        revision: the revision of the model channel that was in use for the events before the offset, for all roles; 0 if
+            `model.tag` is not a channel.
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
-        is_recreated: True if the group has scored a deleted topic of the same name, and no event of the current topic is
-            answered yet.
+        is_recreated: whether the topic was recreated and no event of the new topic is answered yet.
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`). The next owner must do this
             too.
         member: the owner's member id in the consumer group; "" if unknown. A scorer that dies and joins again gets another id.
-        history: the id of the channel's history to which `revision` belongs; "" if unknown. A channel that is created again,
-            for example in another registry, gets another id and counts its revisions from 1.
+        history: the id of the channel's history to which `revision` belongs; "" if unknown. A channel that is created again
+            gets another id and counts its revisions from 1.
     """
 
     owner: str = ""
@@ -43,24 +41,24 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @property
     def served(self) -> tuple[int, str]:
-        """The revision and the champion's digest. If two marks have equal values, the same versions scored their events."""
+        """The revision and the champion's digest, which identify the versions that scored the events."""
         return self.revision, self.digest
 
     def is_of_other_history(self, history: str) -> bool:
-        """Return whether the mark belongs to another history of the channel than `history`, the id of a history.
+        """Return whether the revision belongs to another history of the channel than the one with the id `history`.
 
-        The result is True only if both ids are known (not empty) and differ. Revisions of different histories cannot be
-        compared.
+        The result is False if one of the two ids is unknown.
         """
+        # Revisions of different histories cannot be compared.
         return bool(self.history and history and self.history != history)
 
     def encode(self) -> str:
-        """Return the mark as JSON, the metadata of an offset."""
+        """Return the metadata as JSON."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def decode(cls, metadata: str | None) -> "OffsetMetadata":
-        """Parse the metadata of an offset; return an empty mark if the metadata is missing or is not a mark."""
+        """Parse the metadata of an offset; return empty metadata if it is missing or unreadable."""
         try:
             return cls.read(metadata)
         except UnreadableDocument:
@@ -68,5 +66,5 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, metadata: str | None) -> "OffsetMetadata":
-        """Parse the metadata of an offset; return an empty mark if there is none. Raises UnreadableDocument for other text."""
+        """Parse the metadata of an offset; return empty metadata if there is none. Raises UnreadableDocument for other text."""
         return decode(metadata, cls, max_bytes=MAX_BYTES) if metadata else cls()

@@ -1,8 +1,9 @@
 """Write the owner's name to the metadata of committed offsets at an assignment, and remove the name at shutdown.
 
-The next owner of a partition reads the name to find the open transactions that it must end. Every commit of a batch contains
-the name, so a separate commit of the unchanged offset is needed only before the first batch.
+The next owner of a partition reads the name to find the open transactions that it must end.
 """
+
+# Every commit of a batch contains the name, so a separate commit of the unchanged offset is needed only before the first batch.
 
 import logging
 from collections.abc import Collection

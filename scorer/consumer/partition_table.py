@@ -1,9 +1,10 @@
 """The reading state of each assigned partition, as one table of states and transitions. No Kafka calls.
 
-`next_state` is the transition function. It is pure, and defined for every state and every event. If `pause_reasons` change, the
-consumer pauses or resumes the partition in its client. Offsets are not part of the state: assignment.py has the position of
-each partition for which `has_position` is true.
+`next_state` is the transition function. It is pure, and defined for every state and every event. Offsets are not part of the
+state: assignment.py has the positions.
 """
+
+# If `pause_reasons` change, the consumer pauses or resumes the partition in its client.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,13 +13,14 @@ from typing import Literal, NamedTuple
 
 from publisher.kafka.partitions import Partition
 
-Hold = Literal["unclaimed", "backend unavailable", "revision"]
+Hold = Literal["unclaimed", "backend unavailable", "revision", "table"]
 """Why the worker pauses a partition.
 
 - "unclaimed": the committed offset does not name this scorer yet. If a fetched batch crashes this process, the next owner finds
   the name of this scorer, and reads the partition in the sandbox.
 - "backend unavailable": the model servers are unavailable.
 - "revision": a newer revision has scored the partition.
+- "table": the rows of a table are being restored, or lag too much.
 """
 
 PauseReason = Literal[Hold, "no leader", "suspect", "out of range"]
@@ -84,14 +86,14 @@ class Signal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Event: the worker pauses the partition. `hold` is the reason for the pause."""
+    """Event: the worker pauses the partition, for the reason `hold`."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Event: the worker removes one reason, `hold`, why it has paused the partition. Other reasons may remain."""
+    """Event: the worker no longer pauses the partition for the reason `hold`. Other reasons may remain."""
 
     hold: Hold
 
@@ -105,10 +107,7 @@ class LeftRange:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """Event: the client reports an out-of-range error that names no offset; see `PartitionState.is_doubtful`.
-
-    `position` is the position of the partition when the error was reported.
-    """
+    """Event: the client reports an out-of-range error without an offset, at this position of the partition."""
 
     position: int
 
@@ -141,11 +140,10 @@ class PartitionState:
     Attributes:
         stage: the progress from the assignment to the fetch of events.
         sandbox: whether the sandbox reads the partition in place of the client.
-        unavailable: why the partition cannot be read; None if it can. If it has no leader and its position is out of range, the
-            value is PositionOutOfRange, because this problem needs an operator.
+        unavailable: why the partition cannot be read; None if it can. PositionOutOfRange takes precedence, because it needs an
+            operator.
         holds: the reasons why the worker pauses the partition.
-        doubted: the position that the partition had when the client last reported an out-of-range error that named no offset;
-            None before the first such error. `is_doubtful` explains such errors.
+        doubted: the position at the last out-of-range error without an offset; None before the first such error.
     """
 
     stage: Stage
@@ -172,13 +170,14 @@ class PartitionState:
         return frozenset(reasons)
 
     def is_doubtful(self, failed: int | None, position: int) -> bool:
-        """Return whether an out-of-range error may concern an earlier position than the current `position`.
+        """Return whether an out-of-range error may concern an earlier position, so that it must not pause the partition.
 
-        If the error names an offset (`failed`), the error is doubtful unless `failed` equals `position`. After the truncation
-        of a log, the client reports an error that names no offset (`failed` is None or negative). The first such error at a
-        position is doubtful. The caller then applies the event `Doubted`, so that a second such error at the same position is
-        not doubtful.
+        Args:
+            failed: the offset in the error; None or negative if the error has none.
+            position: the current position.
         """
+        # An error without an offset follows the truncation of a log. The first one at a position is doubtful; the caller then
+        # applies the event `Doubted`, so that a second one at the same position is not.
         if failed is not None and failed >= 0:
             return failed != position
         return self.doubted != position
@@ -232,10 +231,11 @@ class PartitionTable:
     """The reading states of the partitions that are assigned to one consumer, used by one thread.
 
     Attributes:
-        due: the partitions that the next rewind must include. The table updates this set with each change of a state, so that
-            no batch needs a scan of all states.
+        due: the partitions that the next rewind must include.
         sandbox_due: the partitions whose next batch the sandbox must read, from the next call of `EventConsumer.take` on.
     """
+
+    # Each change of a state updates `due`, so that no batch needs a scan of all states.
 
     def __init__(self) -> None:
         self.due: set[Partition] = set()
@@ -253,10 +253,7 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions in this stage. They are paused for the reason "unclaimed" until the worker claims them.
-
-        Returns the partitions that the caller must pause in the client.
-        """
+        """Add assigned partitions, paused until the worker claims them. Return the partitions to pause in the client."""
         change = PauseChange([], [])
         for partition in partitions:
             self._put(partition, PartitionState(stage, holds=frozenset({"unclaimed"})))
@@ -286,10 +283,8 @@ class PartitionTable:
         return change
 
     def remove(self, partitions: Iterable[Partition]) -> PauseChange:
-        """Remove revoked or lost partitions; return those that are paused, as partitions to resume.
-
-        The caller must resume them in the client, which otherwise would keep them paused after the next assignment.
-        """
+        """Remove revoked or lost partitions; return those that the caller must resume in the client."""
+        # The client would otherwise keep them paused after the next assignment.
         change = PauseChange([], [])
         for partition in partitions:
             state = self._states.pop(partition, None)

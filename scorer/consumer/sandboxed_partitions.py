@@ -1,12 +1,10 @@
-"""Read suspect partitions in the sandbox, a child process that may crash; see `publisher/kafka/sandboxed_reads.py`.
+"""Read partitions in the sandbox, a child process that may crash; see `publisher/kafka/sandboxed_reads.py`.
 
-A partition is suspect, and is read in the sandbox, in three cases:
-- Its last owner died, possibly because a decompressed batch did not fit in memory. Such a crash happens before any event is in
-  flight, so the in-flight journal does not show the crash. The owner's name in the metadata of the committed offset does,
-  because the metadata survives the process, its container and its disk.
+A partition is read in the sandbox in three cases:
+- Its last owner died, possibly because a decompressed batch did not fit in memory. The metadata of the committed offset names
+  the owner.
 - The client cannot decompress a batch of the log.
-- The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox. It lost the partition in a
-  rebalance before the sandbox had passed the suspect batch.
+- The last owner has read it in the sandbox, according to the metadata of the committed offset.
 """
 
 import time
@@ -43,16 +41,14 @@ class SandboxedInputPartitions:
     def suspects_among(self, starts: Iterable[StartPosition], dead: DeadOwners, member: str) -> dict[Partition, int]:
         """Return the assigned partitions that must be read in the sandbox, each with its start offset.
 
-        The sandbox must read a partition if `suspect` is True in its mark, or if its last owner is dead. An owner is dead if
-        `dead` contains its name or its member id. An owner with the name of this scorer is also dead if this process never had
-        the owner's member id: the owner was then an earlier process of this scorer. Names alone are not sufficient, because a
-        scorer that died may have joined the group again under the same name before its partition is assigned to another scorer.
-
         Args:
             starts: the start positions of the assigned partitions.
             dead: the dead owners that were found at this assignment.
             member: the current member id of this process.
         """
+        # The sandbox must read a partition if the offset's metadata says so, or if its last owner is dead. An owner with the
+        # name of this scorer is dead if this process never had the owner's member id. Names alone are not sufficient: a scorer
+        # that died may have joined the group again under the same name.
         self._members.add(member)
         offsets = {}
         for start in starts:
@@ -70,7 +66,7 @@ class SandboxedInputPartitions:
         self._sandbox.add(partition, offset)
 
     def forget(self, partitions: Collection[Partition]) -> None:
-        """Stop reading revoked partitions, and drop their records that `take` has not returned yet."""
+        """Stop reading revoked partitions, and drop their records that were not returned yet."""
         self._drop(partitions)
         self._sandbox.forget(partitions)
 
@@ -83,7 +79,7 @@ class SandboxedInputPartitions:
             wait: how long to wait for an answer of the sandbox, in seconds.
 
         Returns:
-            A batch of events, or a batch with one entry that represents an unreadable batch of the log (see `entry_of`).
+            A batch of events, or a batch with one entry that stands for an unreadable batch of the log.
         """
         if self._waiting is None:
             taken = self._sandbox.take(wait, readable)
@@ -130,7 +126,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch with a single entry, which stands for all records of an unreadable batch of the log.
+    """Return a batch with a single entry, which stands for an unreadable batch of the log.
 
     `now_ms` (Unix ms) is the timestamp of the entry.
     """

@@ -1,9 +1,9 @@
 """The start position of a partition whose committed offset is missing, or belongs to a deleted topic of the same name.
 
-Topic ids distinguish a recreated topic from the deleted topic of the same name. A thread polls the topic ids. The metadata of
-every committed offset (its mark) has the id of the topic that the offset belongs to. The ids are compared because the client
-would otherwise apply an offset of the deleted topic to the recreated topic without an error. The topic of version changes shows
-which partitions were scored before, even if the group's offsets have expired. `decide_start` makes the decision, and is pure.
+A recreated topic has another id, which a background thread polls. The ids are compared with those in the offsets' metadata,
+because the client would apply an offset of the deleted topic to the recreated topic without an error. The topic of version
+changes shows which partitions were scored before, even if the group's offsets have expired. `decide_start` makes the decision,
+and is pure.
 """
 
 import logging
@@ -48,11 +48,9 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The end offsets of the output and dead-letter partitions before a recreated input topic was read.
+    """The first offsets that can hold answers to the events of a recreated input topic.
 
-    Every answer to an event of the recreated topic has this offset or a higher one.
-
-    `scores` has the offsets by partition of the output topic, `letters` by partition of the dead-letter topic.
+    `scores` has them by partition of the output topic, `letters` by partition of the dead-letter topic.
     """
 
     scores: list[int]
@@ -77,7 +75,10 @@ class StartPosition(NamedTuple):
 
 
 class ScoredPartition(msgspec.Struct):
-    """The fields of a version change record that identify the scored partition; `topic_id` is "" in records without an id."""
+    """The fields of a version change record that identify the scored partition.
+
+    `topic_id` is "" in records without an id.
+    """
 
     topic: str
     partition: Int64
@@ -115,8 +116,7 @@ def leader_epoch_field(epoch: int | None) -> int:
 class StartPositions:
     """Determines the start positions of one scorer, and polls the ids of its input topics in a background thread.
 
-    All methods are called from the thread that owns the consumer. Each method may raise the error that ended the background
-    thread.
+    The thread that owns the consumer makes all calls. Each method may raise the error that ended the background thread.
     """
 
     def __init__(self, settings: Settings, context: Context, skipped: SkippedRecords | None = None) -> None:
@@ -142,9 +142,9 @@ class StartPositions:
         self._topic_poller.close()
 
     def recreated(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Return the partitions whose topic was recreated: its id in the last poll differs from the id in the partition's mark.
+        """Return the partitions whose topic was recreated: the topic's id differs from the id in the offset's metadata.
 
-        The result is empty if the topics, their ids and their partition counts have not changed since the previous call.
+        The result is empty if the topics have not changed since the previous call.
 
         Raises:
             Fatal: Every input topic has been absent for GONE_SECONDS (exit code 3).
@@ -164,17 +164,18 @@ class StartPositions:
         return {p for p, mark in marks.items() if p[0] not in topics or topics[p[0]].id != mark.topic_id}
 
     def are_current(self, topic_ids: Iterable[tuple[str, str]]) -> bool:
-        """Return whether these topics, given with their ids, still have these ids according to the last poll.
+        """Return whether each of these topics still has its id, according to the last poll.
 
-        With exactly-once delivery, wait for a new poll if the last poll is older than SEEN_SECONDS.
+        `topic_ids` are pairs of name and id.
         """
+        # With exactly-once delivery, this waits for a new poll if the last one is older than SEEN_SECONDS.
         if self._settings.delivery == "exactly-once" and self._topic_poller.seen < time.monotonic() - SEEN_SECONDS:
             self._wait_for_poll(time.monotonic() - SEEN_SECONDS)
         topics = self._topic_poller.found
         return all(topic in topics and topics[topic].id == topic_id for topic, topic_id in topic_ids)
 
     def is_current(self, name: str, topic_id: str) -> bool:
-        """Return whether the last poll has returned this id for the topic `name`, and was sent within the last SEEN_SECONDS.
+        """Return whether the topic `name` has this id according to a poll of the last SEEN_SECONDS.
 
         Unlike `are_current`, the method does not wait for a new poll.
         """
@@ -228,7 +229,7 @@ class StartPositions:
         return starts
 
     def _mark(self, committed: TopicPartition) -> OffsetMetadata:
-        """Return the mark of a committed offset. Unreadable metadata is counted, logged and treated as an empty mark."""
+        """Return the metadata of a committed offset. Unreadable metadata is counted, logged and treated as empty."""
         try:
             return OffsetMetadata.read(committed.metadata)
         except UnreadableDocument as error:
@@ -243,7 +244,7 @@ class StartPositions:
         marks: Mapping[Partition, OffsetMetadata],
         ids: Mapping[str, str],
     ) -> dict[Partition, StartReason]:
-        """Return how the start offset of each partition in `unclear` is determined. Raises Fatal (3) if offsets expired."""
+        """Return how the start offset of each of these partitions is determined. Raises Fatal (3) if offsets expired."""
         scored_ids = self._retry(self._read_swaps)
         visited = {topic for topic, _ in scored_ids} | self._with_positions(consumer, {p.topic for p in unclear})
         visited |= {topic for topic, first_id in self._first_ids.items() if ids.get(topic, first_id) != first_id}
@@ -301,12 +302,10 @@ class StartPositions:
         return {(p.topic, p.partition) for p in partitions if p.topic in topics and p.partition < topics[p.topic].partitions}
 
     def _first_offsets(self, consumer: Consumer, names: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
-        """Determine and commit the start offsets of all partitions of topics that the group has never read.
-
-        The offsets of all partitions of a topic are determined from `input.start` together, and committed immediately. If they
-        were not committed, a later assignment could determine different offsets. Also, as soon as one partition had a committed
-        offset, another member would treat the others as newly added partitions.
-        """
+        """Determine and commit the start offsets of all partitions of topics that the group has never read."""
+        # The offsets of all partitions of a topic are determined together, and committed immediately. Otherwise a later
+        # assignment could determine different offsets, and another member would treat partitions without a committed offset as
+        # newly added.
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
         topics = self._topic_poller.found
         every = [(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
@@ -323,11 +322,8 @@ class StartPositions:
         return offsets
 
     def _answers_from(self) -> AnswerStartOffsets:
-        """Return the end offsets of the output and dead-letter topics.
-
-        The call is made before any event of a recreated topic is answered. Answers to its events therefore start at these
-        offsets.
-        """
+        """Return the end offsets of the output and dead-letter topics."""
+        # The call is made before any event of a recreated topic is answered, so answers to its events start at these offsets.
         names = self._settings.output.topic, self._settings.dead_letter.topic
         topics = self._retry(lambda: self._cluster.topics(names))
         counts = {name: topics[name].partitions if name in topics else 0 for name in names}
@@ -364,10 +360,7 @@ class StartPositions:
             self._wait(PAUSE_SECONDS)
 
     def _wait_for_poll(self, after: float) -> None:
-        """Wait until a poll that was sent after the time `after` has an answer.
-
-        `after` is in monotonic seconds. If it is -inf, the answer to any poll is sufficient.
-        """
+        """Wait until a poll that was sent after this time (monotonic seconds) has an answer; any poll for -inf."""
         self._topic_poller.request_refresh()
         while self._topic_poller.seen <= after:
             if self._topic_poller.failure is not None:
@@ -401,7 +394,7 @@ class StartPositions:
 
 def _absent(topic: str) -> Fatal:
     hint = "create it (scorer check --create creates missing topics), or remove it from input.topics"
-    return Fatal(f"topic {topic} has not existed for {GONE_SECONDS:g} s", hint, 3)
+    return Fatal(f"topic {topic} has been missing for {GONE_SECONDS:g} s", hint, 3)
 
 
 def _expired(settings: Settings, partitions: Sequence[Partition]) -> Fatal:

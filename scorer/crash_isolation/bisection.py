@@ -1,10 +1,11 @@
 """Find, by bisection, the events that crash a process. Pure.
 
-The suspects are the events that were in flight when the worker process died. A sandbox process, which may die too, scores the
-suspects. After each death fewer events are scored at once, until the failing event is alone in its batch. A single death may
-have another cause. Therefore an event is marked as failing only after two successive processes have died with this event alone
-in flight.
+The suspects are the events that were in flight when the worker process died. They are scored in a sandbox process. After each
+death fewer events are scored at once, until the failing event is alone in its batch.
 """
+
+# A single death may have another cause. Therefore an event is marked as failing only after two successive processes have died
+# with this event alone in flight.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,12 +19,12 @@ QUIET_SECONDS = 600.0  # a bisection ends after this time without a death, even 
 
 @dataclass(slots=True)
 class Bisection:
-    """The state of a bisection: the remaining suspects, and the number of events that are scored at once.
+    """The state of a search for the event that crashes a process: the remaining suspects, and the largest batch.
 
     Attributes:
         suspects: an end offset for each partition. The uncommitted events of the partition before this offset are its suspects.
         largest: the configured maximum number of events per batch.
-        now: the time of the last death, or of the start of the bisection if no process has died since (monotonic seconds).
+        now: the time of the last death, or of the start (monotonic seconds).
         limit: the current maximum number of events per batch.
     """
 
@@ -38,11 +39,11 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record that a process died while this batch was in flight; return whether the batch's only event is now failing.
+        """Record that a process died while this batch was in flight.
 
-        An event is failing after two successive processes have died while it was the only event in flight. The result is False
-        if the batch has several events.
+        Returns True if the only event of the batch is the cause; False for a batch of several events.
         """
+        # An event is the cause after two successive processes have died while it was the only event in flight.
         self.now = now
         self.limit = max(1, len(batch) // FEWER)
         if len(batch) > 1:

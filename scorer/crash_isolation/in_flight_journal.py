@@ -1,13 +1,13 @@
 """The in-flight journal: the events that a worker is scoring.
 
-The journal is in shared memory that outlives the worker. If the cache is writable, the journal is a memory-mapped file, so that
-a restarted container can read it. A worker writes the journal before it scores a batch, and clears the journal afterwards. A
-worker *dies* if it is killed by a signal, hangs, has a broken model, or is ended by a library. If a worker ends in another way,
-the supervisor clears the journal. If the journal has content when a worker starts, an earlier worker has therefore died, and
-the journal names the events that may have caused the death. It also names the candidate version if a candidate scored some of
-these events. The journal also stores the number of deaths attributed to a candidate, and the version that is being loaded
+If a worker dies, the journal names the events that may have caused the death, and the candidate version if it scored some of
+them. The journal also stores the number of deaths attributed to a candidate, and the version that is being loaded
 (`load_journal.py`).
 """
+
+# A worker writes the journal before it scores a batch, and clears it afterwards. A worker dies if it is killed by a signal,
+# hangs, has a broken model, or is ended by a library. After any other end the supervisor clears the journal. The journal is a
+# memory-mapped file in the cache, so that a restarted container can read it, or shared memory if the cache is not writable.
 
 import errno
 import mmap
@@ -53,9 +53,9 @@ class _LoadEntry(msgspec.Struct, array_like=True):
 
 
 class InFlightJournal:
-    """The journal of one worker, in the file `path` or in memory that is shared by forked processes.
+    """The journal of one worker, in the file `path`, or in memory that is shared by forked processes.
 
-    Shared memory is used if `path` is None, or if the disk is read-only or full.
+    Memory is used if `path` is None, or if the disk is read-only or full.
 
     Raises:
         OSError: The file cannot be opened for another reason.
@@ -105,12 +105,12 @@ class InFlightJournal:
         return blame.deaths if blame.candidate == candidate else 0
 
     def write_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
-        """Store the version that is being loaded ("" for none) and, for each version, the number of deaths during its loads."""
+        """Store the version that is being loaded ("" for none), and the number of deaths during loads by version."""
         self._write(LOADS_AT, self._encode((loading, deaths)))
         self._memory.flush()
 
     def loads(self) -> tuple[str, dict[str, int]]:
-        """Return the version that is being loaded ("" for none) and the number of deaths per version; see `write_loads`."""
+        """Return the version that is being loaded ("" for none), and the number of deaths during loads by version."""
         loads = self._read(LOADS_AT, LOADS_ROOM, _LoadEntry) or _LoadEntry()
         return loads.loading, loads.deaths
 
@@ -127,7 +127,7 @@ class InFlightJournal:
         LENGTH.pack_into(self._memory, at, len(body))
 
     def _read(self, at: int, room: int, kind: type[Entry]) -> Entry | None:
-        """Return the entry that begins `at` bytes from the start of the file; None if the entry is empty or invalid."""
+        """Return the entry that begins at this byte of the file; None if it is empty or invalid."""
         (length,) = LENGTH.unpack_from(self._memory, at)
         begin = at + LENGTH.size
         try:

@@ -1,11 +1,11 @@
 """The load journal: the version that a process is loading, and the number of deaths during loads of each version.
 
-The load journal is stored in the in-flight journal (`in_flight_journal.py`).
-
-A trial process (`trial_load.py`) protects a worker from a version whose load crashes the process. This journal covers the
-deaths that a trial does not prevent. Such a death occurs if the whole container is killed because it has no memory left, or if
-the version crashes the serving process but not the trial process.
+The journal is stored in the in-flight journal (`in_flight_journal.py`). It covers the deaths that a trial process
+(`trial_load.py`) does not prevent.
 """
+
+# Such a death occurs if the whole container is killed because it has no memory left, or if the version crashes the serving
+# process but not the trial process.
 
 import contextlib
 import logging
@@ -23,7 +23,7 @@ REMEMBERED = 8  # versions whose deaths are stored
 class LoadJournal:
     """The load journal of one process.
 
-    If the previous process died while it loaded a version, the constructor adds one to the number of deaths of this version.
+    The constructor counts a death of the version that the previous process was loading when it died.
     """
 
     def __init__(self, journal: InFlightJournal) -> None:
@@ -40,7 +40,7 @@ class LoadJournal:
         return self._deaths.get(identity, 0)
 
     def refusal(self, identity: str) -> str | None:
-        """Return why this version is refused: too many processes died while they loaded it. None if it may be loaded."""
+        """Return why this version is refused after deaths during its loads; None if it may be loaded."""
         if (deaths := self.deaths(identity)) < LETHAL:
             return None
         return (

@@ -1,16 +1,13 @@
 """Isolate events that crash the process. Each batch is journaled; after a death, its events are scored in a sandbox.
 
-Every batch is written to the journal (`in_flight_journal.py`) before it is scored. If the journal has events when a worker
-starts, these events are the suspects. In this case a sandbox process (`sandbox_process.py`) runs the model until all suspects
-are answered (`bisection.py`). Then the worker process loads the model itself.
-
-If a process dies while a candidate scores events, the candidate is first assumed to be the cause, and its number of deaths is
-increased. Then the champion alone answers the suspects. Only if processes still die, an event is assumed to be the cause. A
-candidate with two deaths is refused until a new promotion resets the number.
-
-In a shadow, the candidate scores the suspects again in the sandbox, because no consumer waits for the records. If the sandbox
-dies, this is the second death of the candidate. Otherwise the candidate was not the cause, and its number of deaths is reset.
+The sandbox process runs the model until all events of the batch are answered. Then the worker process loads the model itself.
 """
+
+# If the journal (`in_flight_journal.py`) has events when a worker starts, these are the suspects (`bisection.py`). If a
+# candidate was scoring, it is first assumed to be the cause: its number of deaths is increased, and the champion alone answers
+# the suspects. Only if processes still die, an event is assumed to be the cause. A candidate with two deaths is refused until a
+# new promotion resets the number. In a shadow, the candidate scores the suspects again in the sandbox, because no consumer
+# waits for the records. If the sandbox dies, this is the second death. Otherwise the number is reset.
 
 import logging
 from collections.abc import Callable, Iterable
@@ -24,6 +21,7 @@ from scorer.decoding.batch import Batch
 from scorer.models.servable import LoadPackage
 from scorer.models.version_manager import VersionManager
 from scorer.settings import Settings
+from scorer.tables.lookup import TableLookup
 
 log = logging.getLogger(__name__)
 
@@ -35,20 +33,27 @@ OFFSET_QUERY_SECONDS = 5.0  # between queries of the offsets of other members' p
 
 
 class Quarantine:
-    """Isolates one worker from the events that were in flight when its predecessor died.
+    """Isolates one worker from the events that were in flight when its predecessor died (the suspects).
 
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal.
         load: loads models into this process.
         context: the clock, and the check that is called repeatedly while the worker waits for the sandbox process.
+        tables: the tables of joined fields; None without tables.
 
     Attributes:
-        loading: the function that loads models. If there are suspects (events that were in flight at the death), it loads the
-            models in the sandbox process; otherwise it is `load`.
+        loading: loads models: into the sandbox process while there are suspects, otherwise into this process.
     """
 
-    def __init__(self, settings: Settings, journal: InFlightJournal, load: LoadPackage, context: Context) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        journal: InFlightJournal,
+        load: LoadPackage,
+        context: Context,
+        tables: TableLookup | None = None,
+    ) -> None:
         self._journal = journal
         self._load = self.loading = load
         self._clock = context.clock
@@ -68,30 +73,32 @@ class Quarantine:
         if suspects:
             names = in_ranges(suspects)
             log.warning("a process died while it processed events of %s; a sandbox process scores these events", names)
-            self._sandbox = SandboxProcess(settings, context)
+            self._sandbox = SandboxProcess(settings, context, tables)
             self.loading = self._sandbox.load
 
     def limit_events(self, events: int) -> int:
-        """Return how many of `events` events a batch may contain: all of them, or fewer during a bisection."""
+        """Return how many of `events` events a batch may contain: fewer while a crashing event is searched."""
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
-        """Return whether a candidate may score events.
-
-        While the sandbox process runs, a candidate must not score events, because a death must have only one possible cause.
-        """
+        """Return whether a candidate may score events."""
+        # While the sandbox process runs it must not, because a death must have only one possible cause.
         return self._sandbox is None
 
     def refusal_reason(self, candidate: str) -> str | None:
-        """Return why this candidate (a `Resolution.identity`) is refused after deaths; None if the candidate may be loaded."""
+        """Return why this candidate is refused after crashes; None if the candidate may be loaded.
+
+        `candidate` is the `Resolution.identity` of the version.
+        """
         deaths = self._journal.deaths(candidate)
         return f"{deaths} processes died while it scored events; promote it again to retry it" if deaths >= LETHAL else None
 
     def begin_batch(self, batch: Batch, candidate: str = "") -> None:
-        """Record that this batch is in flight: in the journal or, while a sandbox process runs, only in this object.
+        """Record that this batch is in flight.
 
         `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if no candidate does.
         """
+        # While a sandbox process runs, the batch is recorded only in this object.
         if self._sandbox is None:
             self._journal.write(batch.reached, candidate)
         else:
@@ -99,7 +106,8 @@ class Quarantine:
             self._candidate_scored = self._candidate_scored or bool(candidate)
 
     def end_batch(self) -> None:
-        """Clear the journal after a batch. While a sandbox process runs, leave it unchanged to keep the suspects."""
+        """Clear the journal after a batch."""
+        # While a sandbox process runs, the journal keeps the suspects.
         if self._sandbox is None:
             self._journal.clear()
 
@@ -108,21 +116,28 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is failing.
+        """Record that the sandbox died while it scored this batch.
 
-        If the result is True, the caller dead-letters the event. If it is False, the caller must fetch the batch again.
+        Returns True if the only event of the batch is the cause. The caller must then dead-letter the event. Otherwise the
+        caller must fetch the batch again.
         """
         if candidate := self._candidate:
             self._candidate = ""
             self._candidate_scored = False
             self._journal.record_death(candidate)
             log.warning(
-                "the sandbox with %d events %s; the death is attributed to the candidate: %s", len(batch), error, candidate
+                "the sandbox process with %d events %s; the death is attributed to the candidate: %s",
+                len(batch),
+                error,
+                candidate,
             )
             return False
         is_failing = self._bisection.died(batch, self._clock.monotonic())
         log.warning(
-            "the sandbox with %d events %s%s", len(batch), error, "; this event is marked as failing" if is_failing else ""
+            "the sandbox process with %d events %s%s",
+            len(batch),
+            error,
+            "; this event is marked as failing" if is_failing else "",
         )
         return is_failing
 

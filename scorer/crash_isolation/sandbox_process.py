@@ -1,8 +1,7 @@
 """The sandbox: a child process that decodes and scores events for a worker, so that a crash does not end the worker.
 
-After a worker has died, the next worker starts with a sandbox. Decoder and model are loaded only in the child until the
-suspects (the events that were in flight at the death) are answered. Therefore the worker and the child together need only the
-memory of one worker. This also holds for the memory of a GPU.
+After a worker has died, decoder and model are loaded only in the child, until the events that were in flight are answered. The
+worker and the child together therefore need only the memory of one worker, also on a GPU.
 """
 
 import contextlib
@@ -26,10 +25,13 @@ from publisher.runtime.context import Context
 from publisher.runtime.dependency_wait import MODEL, DependencyUnavailable
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, ModelRefused
-from scorer.decoding.record_metadata import RecordMetadata
-from scorer.decoding.types import Decoded
+from scorer.decoding import decoder_factory
+from scorer.decoding.record_metadata import ListedMetadata, RecordMetadata
+from scorer.decoding.table_fields import JoinInput
+from scorer.decoding.types import Decoded, FormatMismatch
 from scorer.models.loaded_model import LoadedModel, open_with_decoder, prepare_model
 from scorer.settings import Settings
+from scorer.tables.lookup import TableLookup
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +61,12 @@ class SandboxProcess:
         settings: the settings of the worker.
         context: the thread that created this object calls `context.check` while it waits for the child. If the check raises
             Aborted, the child is ended, and the waiting call raises Aborted.
+        tables: the tables of joined fields, which only this process has; None without tables.
     """
 
-    def __init__(self, settings: Settings, context: Context) -> None:
+    def __init__(self, settings: Settings, context: Context, tables: TableLookup | None = None) -> None:
         self._settings = settings
+        self._tables = tables
         self._context = context
         self._owner = threading.get_ident()
         self._opened: dict[str, Package] = {}
@@ -76,12 +80,12 @@ class SandboxProcess:
     def load(self, package: Package) -> LoadedModel:
         """Load a package in the child process; see `servable.LoadPackage`.
 
-        If the child dies, a second child loads the package. If it dies too, this method raises ModelRefused.
+        Raises ModelRefused if two children die while they load it.
         """
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
-            log.warning("the sandbox %s while it loaded version %s; retrying", error, package.version)
+            log.warning("the sandbox process %s while it loaded version %s; retrying", error, package.version)
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
@@ -91,9 +95,12 @@ class SandboxProcess:
         digest = package.digest
         try:
             signature, device = self.request("open", digest, package, seconds=self._load_seconds)
-            model = SandboxedModel(self, digest, signature, device)
+            model = SandboxedModel(self, digest, signature, device, self._tables)
             self._opened[digest] = package
             return prepare_model(model, model, package.golden, self._settings, self._end_broken)
+        except FormatMismatch as error:
+            self.close_model(digest)
+            raise ModelRefused(str(error)) from None
         except BaseException:
             self._opened.pop(digest, None)
             raise
@@ -122,7 +129,7 @@ class SandboxProcess:
             self._turn.release()
 
     def _end_broken(self, error: InferenceFailed) -> SandboxProcessDied:
-        """End the child, because its model no longer answers events. Return the SandboxProcessDied to raise."""
+        """End the child, whose model no longer answers events. Return the error to raise."""
         with self._turn:
             self._end()
         return SandboxProcessDied(f"was ended because its model no longer answers: {error}")
@@ -193,18 +200,29 @@ class SandboxProcess:
 
 
 class SandboxedModel:
-    """A model and its decoder that run in the child process. `decode` and `run` may raise SandboxProcessDied."""
+    """A model and its decoder that run in the child process. `decode` and `run` may raise SandboxProcessDied.
 
-    def __init__(self, process: SandboxProcess, digest: str, signature: Signature, device: str) -> None:
+    The child decodes the records. This process joins their events with the rows of tables, because the child has no tables.
+
+    Raises:
+        FormatMismatch: the model has joined fields, and `tables` is None.
+    """
+
+    def __init__(
+        self, process: SandboxProcess, digest: str, signature: Signature, device: str, tables: TableLookup | None = None
+    ) -> None:
         self.device = device
         self._process = process
         self._digest = digest
         self._signature = signature
+        self._join = decoder_factory.create_join(signature, tables)
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
-        """Decode events in the child; see `Decoder.decode`."""
-        decoded: Decoded = self._process.request("decode", self._digest, list(values), parts and parts.listed())
-        return decoded
+        """Decode events in the child, and join them in this process; see `Decoder.decode`."""
+        batch: JoinInput = self._process.request("decode", self._digest, list(values), parts and parts.listed())
+        if self._join is None:
+            return batch.decoded
+        return self._join.join(batch, (parts or ListedMetadata.empty(len(values))).partitions())
 
     def signature(self) -> Signature:
         """Return the signature of the model."""
@@ -231,7 +249,7 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
     if request == "open":
         _limit_cpu(None)
         (package,) = arguments
-        opened[digest] = open_with_decoder(backend, package, settings)
+        opened[digest] = open_with_decoder(backend, package, partial(decoder_factory.create_join_inputs, settings))
         model = opened[digest][0]
         return model.signature(), model.device
     if request == "free":
@@ -240,14 +258,12 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
         return None
     model, decoder = opened[digest]
     _limit_cpu(CPU_DEADLINES * settings.model.deadline_ms / 1_000 + DECODER_SECONDS)
-    return decoder.decode(*arguments) if request == "decode" else model.run(*arguments)
+    return decoder.read(*arguments) if request == "decode" else model.run(*arguments)
 
 
 def _limit_cpu(seconds: float | None) -> None:
-    """Limit the CPU time that this process may still use. SIGXCPU ends the process at the limit. None removes the limit.
-
-    Unlike a limit of wall-clock time, this limit does not count the time during which a busy machine runs other processes.
-    """
+    """Limit the CPU time that this process may still use; None removes the limit. SIGXCPU ends the process at the limit."""
+    # Unlike a limit of wall-clock time, it does not count the time in which a busy machine runs other processes.
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
     limit = hard_limit if seconds is None else math.ceil(used.ru_utime + used.ru_stime + seconds)

@@ -1,13 +1,13 @@
 """Load each version in a trial process before this process loads the version.
 
-The trial process loads the version as this process would, checks that the score of an event does not depend on the other events
-in its batch, scores the golden examples, warms the model up and ends. If the trial process dies, needs too much memory or does
-not end in time, the version is refused and this process is unaffected. A trial costs the time of one more load, 86 MB for the
-interpreter, and the memory of the version. All this memory is free again before this process loads the version.
-
-Two outcomes are stored in the cache. An acceptance is stored so that a restart, and the other workers of a machine, skip the
-trial. An exceeded time limit is stored because a second trial would take as long.
+If the trial process dies, needs too much memory or does not end in time, the version is refused and this process is unaffected.
+A trial costs the time of one more load, 86 MB for the interpreter, and the memory of the version.
 """
+
+# The trial process loads the version as this process would, checks that the score of an event does not depend on the other
+# events in its batch, scores the golden examples, warms the model up and ends. Its memory is free again before this process
+# loads the version. Two outcomes are stored in the cache: an acceptance, so that a restart and the other workers of a machine
+# skip the trial, and an exceeded time limit, because a second trial would take as long.
 
 import contextlib
 import fcntl
@@ -43,6 +43,7 @@ from scorer.models.loaded_model import LoadedModel, loader
 from scorer.models.registry_access import open_cache
 from scorer.models.servable import LoadPackage
 from scorer.settings import Settings
+from scorer.tables.lookup import EmptyTables, TableLookup
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +105,7 @@ class TrialLoads:
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal, which stores the version that is being loaded.
-        workers: the number of workers that share the memory of the container. It divides the memory limit of a trial, because
-            each worker loads the version.
+        workers: the number of workers that share the memory of the container.
         on_outcome: called after each trial with one of `load_guard.OUTCOMES`.
         remember: whether outcomes are stored in the cache, under the digest of the package.
     """
@@ -132,7 +132,7 @@ class TrialLoads:
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
         """Load a version in a trial process, unless the cache has the outcome of an earlier trial; see `LoadGuard`.
 
-        Raises ModelRefused if the version fails the trial, or has failed the stored one.
+        Raises ModelRefused if the version fails, or failed the earlier trial.
         """
         if self._settings.model.backend != "onnx-runtime":  # the version is loaded by a server
             return
@@ -147,7 +147,9 @@ class TrialLoads:
             self._write(package.digest, self._try_version(package, is_wanted), current, identity)
 
     def _try_version(self, package: Package, is_wanted: Callable[[], bool]) -> str:
-        """Run a trial; return the outcome to store: "" if the version is accepted, otherwise why it is refused.
+        """Run a trial. Return "" if the version is accepted, otherwise the reason why it is refused.
+
+        The caller stores the result.
 
         Raises:
             ModelRefused: The version is refused for a reason that must not be stored, because another trial may succeed.
@@ -166,7 +168,9 @@ class TrialLoads:
         except SandboxDied as error:
             if error.in_time:
                 self._on_outcome(DIED)
-                raise ModelRefused(f"a trial process {error} after {error.after:.1f} s; it had {limits}; {REMEDY}") from None
+                raise ModelRefused(
+                    f"a trial process {error} after {error.after:.1f} s; its limits were {limits}; {REMEDY}"
+                ) from None
             self._on_outcome(TOO_LONG)
             return f"a trial process did not finish loading the version within {limits.seconds:g} s; {REMEDY}"
         except Superseded:
@@ -235,22 +239,23 @@ class TrialLoads:
             raise ModelRefused(refused)
 
 
-REMEDY = "correct the model, or raise the limit and promote it again"
+REMEDY = "correct the model, or raise the limit and promote the version again"
 
 
 class _TooLarge(Exception):
     """The trial process exceeds its memory limit."""
 
 
-def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
+def tried_loader(settings: Settings, *, remember: bool = True, tables: TableLookup | None = None) -> LoadPackage:
     """Return a loader that loads each version in a trial process before it loads the version into this process.
 
     Args:
         settings: the settings of the scorer.
         remember: whether outcomes are stored in the cache under the digest of the package. If so, the digest of each package
             must be computed from its content.
+        tables: the tables of joined fields; see `loader`.
     """
-    load = loader(settings)
+    load = loader(settings, tables=tables)
     trials = TrialLoads(settings, InFlightJournal(), remember=remember)
 
     def try_and_load(package: Package) -> LoadedModel:
@@ -268,11 +273,8 @@ def limits_of(settings: Settings, workers: int) -> TrialLimits:
 
 
 def share_of(container: memory_limits.Memory, workers: int) -> int:
-    """Return one worker's share of the free memory of the container in bytes, at least MIN_BYTES.
-
-    Before the division by the number of workers, two amounts are subtracted: the memory of the trial process's interpreter, and
-    a reserve that must stay free.
-    """
+    """Return one worker's share of the free memory of the container in bytes, at least MIN_BYTES."""
+    # The memory of the trial process's interpreter, and a reserve that must stay free, are subtracted first.
     return max(MIN_BYTES, (container.free - container.limit // RESERVE - INTERPRETER_BYTES) // workers)
 
 
@@ -311,7 +313,7 @@ def _try(settings: Settings, package: Package, max_bytes: int) -> None:
     Raises:
         ModelRefused: The version failed the trial.
     """
-    load = loader(settings, probe=True)
+    load = loader(settings, probe=True, tables=EmptyTables())
     if settings.model.device == "cpu":  # the driver of a GPU maps far more memory than it uses
         memory_limits.limit_data(max_bytes)
     threading.stack_size(stack_bytes(resource.getrlimit(resource.RLIMIT_STACK)[0]))
@@ -328,9 +330,9 @@ def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
         loaded.model.close()
     except (ModelRefused, MemoryError) as error:
         if isinstance(error, MemoryError) or "alloc" in str(error):  # the runtime has no error class for it
-            raise ModelRefused(
-                f"{error or 'no memory'}; it may need {format_bytes(max_bytes)} (model.load_bytes); {REMEDY}"
-            ) from None
+            detail = f" ({error})" if str(error) else ""
+            limit = f"{format_bytes(max_bytes)} (model.load_bytes)"
+            raise ModelRefused(f"loading the version exhausted the memory limit of {limit}{detail}; {REMEDY}") from None
         raise
 
 

@@ -34,12 +34,11 @@ def dead_headers(
         original: The headers of the event.
         reason: The code of the reason.
         error: The explanation of the reason.
-        source: The position of the event. If the dead letter stands for several records (an unreadable batch of the log), the
-            position of the last record.
+        source: The position of the event; for an unreadable batch of the log, the position of its last record.
         model: The version as `name:version@digest`.
         at_ms: The time of dead-lettering in Unix milliseconds.
         arm: The role, champion or canary, to which the traffic split assigns the event's key.
-        first: The offset of the first record if the dead letter stands for several records; None for a single event.
+        first: The offset of the first record of an unreadable batch; None for a single event.
     """
     return [
         *(original or ()),
@@ -54,7 +53,7 @@ def dead_headers(
 
 
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return only the headers of a dead letter that `dead_headers` has appended; an empty list if there are none."""
+    """Return the headers that `dead_headers` has appended to a dead letter, without the headers of the event."""
     names = [name for name, _ in headers]
     return (
         list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []
@@ -62,11 +61,8 @@ def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList
 
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers of the event, without the headers that `dead_headers` appended.
-
-    The event may itself have headers with the names of appended headers. Of several headers with such a name, only the last one
-    was appended, and the earlier ones belong to the event.
-    """
+    """Return the headers of the event, without the headers that `dead_headers` appended."""
+    # The event may itself have headers with these names. Only the last one of each name was appended.
     originals = []
     added = set(DEAD_LETTER_HEADERS)
     for name, value in reversed(headers):

@@ -19,11 +19,8 @@ class InternalErrorLog:
         self._logged: set[tuple[type, str]] = set()
 
     def poison(self, error: Exception) -> Poison:
-        """Return the Poison for an event that caused an unexpected exception; log the traceback unless it was logged before.
-
-        The text of the Poison has the type of the exception, its message, and the last line of the traceback that is in this
-        product's code.
-        """
+        """Return the Poison for an event that caused an unexpected exception; log the traceback unless it was logged before."""
+        # Its text has the type of the exception, its message, and the last line of the traceback in this product's code.
         lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
         module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]
         place = f"{module.replace('.', '/')}.py:{line}"

@@ -43,4 +43,7 @@ class Poison(Exception):
 
 
 class NotFinite(Poison):
-    """The event itself contains NaN or an infinity. The value did not result from a conversion to a smaller dtype."""
+    """The event itself contains NaN or infinity.
+
+    Numbers that become infinite only by the conversion to a smaller dtype raise Poison with the same reason instead.
+    """

@@ -71,7 +71,7 @@ class VariableLengthArrays:
         array = [] if value is None else value if isinstance(value, list) else np.frombuffer(value, "<f8")
         length = length_in(array, self._shape)
         if length is None or length > self._longest:
-            raise ValueError(f"not an array of the shape {list(self._shape)}")
+            raise ValueError(f"the value is not an array of the shape {list(self._shape)}")
         exact = with_length(self._shape, length)
         if isinstance(array, list):
             nested = len(exact) > 1 and is_nested(array)

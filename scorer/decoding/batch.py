@@ -79,6 +79,10 @@ class Batch:
         """Return the timestamps as an array, in Unix ms."""
         return np.array(self.timestamps, np.int64)
 
+    def partition_numbers(self) -> NDArray[np.int32]:
+        """Return the partition of each event as an array."""
+        return np.array(self.partitions, np.int32)
+
     def tombstones(self) -> list[int]:
         """Return the indices of events without a value."""
         return [row for row, value in enumerate(self.values) if value is None]

@@ -48,6 +48,9 @@ class ColumnarBatch(Batch):
     def times(self) -> NDArray[np.int64]:
         return self.columns.times
 
+    def partition_numbers(self) -> NDArray[np.int32]:
+        return np.array([partition for _, partition in self.columns.places], np.int32)[self.columns.lanes]
+
     def tombstones(self) -> list[int]:
         rows: list[int] = _absent(self.columns.values).tolist()
         return rows

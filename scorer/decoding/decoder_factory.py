@@ -1,16 +1,28 @@
 """Factories of the decoder and the id reader of the configured format. Only the configured format's libraries are imported."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from model_registry.package import field_sources
+from model_registry.package import field_sources, json_path
 from model_registry.package.signature import Signature
 from scorer.decoding.batch import Headers
 from scorer.decoding.key_header_fields import KeyHeaderDecoder
 from scorer.decoding.passthrough_fields import PassthroughDecoder, Path, PathReader
+from scorer.decoding.table_fields import (
+    EventKeyReader,
+    IdKeyReader,
+    JoinInputDecoder,
+    KeyAsIdDecoder,
+    KeyReader,
+    RecordKeyReader,
+    TableFieldsDecoder,
+    TableJoin,
+)
 from scorer.decoding.types import Decoder, FormatMismatch
 from scorer.settings import Settings
-from scorer.settings.input_formats import INPUT_FORMATS
+from scorer.settings.input_formats import INPUT_FORMATS, NAMED_FIELD_FORMATS
+from scorer.tables.lookup import TableLookup
 
 
 class IdReader(Protocol):
@@ -20,18 +32,111 @@ class IdReader(Protocol):
         """Return the id; None if the value has no id, or if the id cannot be read. `headers` may identify the schema."""
 
 
-def create_decoder(settings: Settings, signature: Signature) -> Decoder:
+def create_decoder(settings: Settings, signature: Signature, tables: TableLookup | None = None) -> Decoder:
     """Create the decoder of `input.format` for one signature. The decoder also reads the fields of `output.carry`.
 
+    Args:
+        settings: the configuration.
+        signature: the model's signature.
+        tables: the tables of joined fields; None if this process has no tables.
+
     Raises:
-        FormatMismatch: events in this format cannot contain the fields of the signature.
+        FormatMismatch: events in this format cannot contain the fields of the signature, or a joined field has no table.
         Fatal: the format's library or its schema is missing.
     """
+    join = create_join(signature, tables)
+    if join is None:
+        return _create_record_decoder(settings, signature)
+    return TableFieldsDecoder(create_join_inputs(settings, signature), join)
+
+
+def create_join(signature: Signature, tables: TableLookup | None) -> TableJoin | None:
+    """Create the join of the events of a signature with the rows of tables; None if the signature has no joined fields.
+
+    Raises FormatMismatch if the signature has joined fields, and this process has no tables.
+    """
+    for table, fields in field_sources.joined_fields(signature).items():
+        if tables is None:
+            raise FormatMismatch(f"field {fields[0].name!r} is joined from the table {table}, and this command reads no tables")
+    return TableJoin(signature, tables) if tables is not None and field_sources.joined_fields(signature) else None
+
+
+def create_join_inputs(settings: Settings, signature: Signature) -> JoinInputDecoder:
+    """Create the decoder of the part of events that is read without tables: the fields of records, and the keys of rows.
+
+    Raises:
+        FormatMismatch: events in this format cannot contain the fields of the signature or the key of a table, or the
+            configuration lacks a table.
+        Fatal: the format's library or its schema is missing.
+    """
+    paths: dict[str, str | None] = {}
+    for table, fields in field_sources.joined_fields(signature).items():
+        if table not in settings.tables:
+            raise FormatMismatch(
+                f"field {fields[0].name!r} is joined from the table {table}, which the configuration lacks; add tables.{table}"
+            )
+        paths[table] = settings.tables[table].key
+        _check_key(settings, table)
+    decoder = _create_record_decoder(settings, signature)
+    id_path = settings.input.id_field
+    is_key_as_id = False
+    if id_path is None and (keyed := _create_keyed_decoder(settings, signature, paths.values())):
+        id_path, keyed_decoder = keyed
+        decoder = KeyAsIdDecoder(keyed_decoder, decoder)
+        is_key_as_id = True
+    readers = {path: _create_key_reader(settings, signature, path, id_path) for path in dict.fromkeys(paths.values())}
+    return JoinInputDecoder(decoder, {table: readers[path] for table, path in paths.items()}, has_ids=not is_key_as_id)
+
+
+def _check_key(settings: Settings, table: str) -> None:
+    """Raise FormatMismatch if the key of a table is at a path of events, and the format has no named fields."""
+    path = settings.tables[table].key
+    if path is not None and settings.input.format not in NAMED_FIELD_FORMATS:
+        raise FormatMismatch(
+            f"tables.{table}.key is the path {path} of events, and input.format {settings.input.format} has no named fields; "
+            "leave the key out to use the key of the record"
+        )
+
+
+def _create_keyed_decoder(settings: Settings, signature: Signature, paths: Iterable[str | None]) -> tuple[str, Decoder] | None:
+    """Create a record decoder whose id is the key at one of the paths; None if the id cannot be at any of these paths."""
+    for path in paths:
+        if path is not None and not _is_field(signature, path):
+            with contextlib.suppress(FormatMismatch):  # the path conflicts with the path of a field
+                return path, _create_record_decoder(_with_id(settings, path), signature)
+    return None
+
+
+def _create_key_reader(settings: Settings, signature: Signature, path: str | None, id_path: str | None) -> KeyReader:
+    """Create the reader of the keys at a path of the events, or None for the keys of the records.
+
+    `id_path` is the path of the ids that the record decoder reads; None if it reads no ids.
+    """
+    if path is None:
+        return RecordKeyReader()
+    if id_path and json_path.parse_object_path(id_path) == json_path.parse_object_path(path) and not _is_field(signature, path):
+        return IdKeyReader()
+    return EventKeyReader(_create_format_decoder(_with_id(settings, path), Signature((), ())))
+
+
+def _is_field(signature: Signature, path: str) -> bool:
+    """Return whether a field of the event is at a path. The id at such a path has the dtype of the field."""
+    steps = json_path.parse_object_path(path)
+    return any(field.steps == steps for field in field_sources.only_value_fields(signature).fields)
+
+
+def _with_id(settings: Settings, path: str) -> Settings:
+    return settings.model_copy(update={"input": settings.input.model_copy(update={"id": path})})
+
+
+def _create_record_decoder(settings: Settings, signature: Signature) -> Decoder:
+    """Create the decoder of all fields but the joined ones. It also reads the fields of `output.carry`."""
     value_signature = field_sources.only_value_fields(signature)
     _check_parsed(settings, signature)
     decoder = _create_format_decoder(settings, value_signature)
-    if value_signature is not signature:
-        decoder = KeyHeaderDecoder(decoder, signature)
+    record_signature = field_sources.only_record_fields(signature)
+    if field_sources.fields_outside_value(signature):
+        decoder = KeyHeaderDecoder(decoder, record_signature)
     if not settings.output.carry:
         return decoder
     carry = settings.output.carry

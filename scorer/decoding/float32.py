@@ -70,8 +70,8 @@ class Float32Decoder:
         most = self._varying.array or 0
         step = shapes.step_size(self._varying.shape or ())
         if len(value) % (SIZE * step) or len(value) > SIZE * most:
-            expected = f"a multiple of {SIZE * step}, and {SIZE * most} at most, were expected: numbers of float32"
-            raise Poison(Reason.MALFORMED, f"{len(value)} bytes; {expected}")
+            expected = f"the length must be a multiple of {SIZE * step} and at most {SIZE * most}"
+            raise Poison(Reason.MALFORMED, f"the value has {len(value)} bytes; {expected}")
         return (np.frombuffer(value, "<f4").astype("<f8").data,)
 
     def _find_fault(self, value: bytes | None) -> Poison | None:
@@ -80,6 +80,6 @@ class Float32Decoder:
         except Poison as poison:
             return poison.without_traceback()
         if size != self._bytes:
-            expected = f"{self._columns.width} numbers of float32 are {self._bytes}"
-            return Poison(Reason.MALFORMED, f"{size} bytes; {expected}")
+            expected = f"{self._columns.width} numbers of float32 have {self._bytes} bytes"
+            return Poison(Reason.MALFORMED, f"the value has {size} bytes; {expected}")
         return None

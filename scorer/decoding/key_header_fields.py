@@ -5,7 +5,7 @@ returns. For a string field, the text of a key or header is the value. For a num
 binary field, the bytes are used unchanged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import field_sources
-from model_registry.package.dtypes import INTEGER_LIMITS, array_dtype, event_fault
-from model_registry.package.padding import LengthPlan
+from model_registry.package.dtypes import INTEGER_LIMITS, event_fault
 from model_registry.package.signature import InputField, Signature, TensorInput
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.array_fields import element_type
 from scorer.decoding.binary_field import BinaryField
 from scorer.decoding.integers import is_integral
 from scorer.decoding.json import lenient
+from scorer.decoding.mixed_tensors import TensorAssembler
 from scorer.decoding.record_metadata import ListedMetadata, RecordMetadata
 from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.tensors import select
@@ -28,17 +28,17 @@ from scorer.decoding.types import Decoded, Decoder
 from scorer.decoding.unicode_text import explain_not_utf8
 from scorer.native.byte_columns import ByteColumn
 
-Columns = Mapping[str, NDArray[Any]]
-
 
 class KeyHeaderDecoder:
-    """Decoder that adds fields from keys, headers, timestamps or whole values to the events of another decoder."""
+    """Decoder that adds fields from keys, headers, timestamps or whole values to the events of another decoder.
+
+    The signature has no joined fields.
+    """
 
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
         self._decoder = decoder
         self._columns = [_Column(field) for field in field_sources.fields_outside_value(signature)]
-        self._lengths = LengthPlan(signature) if signature.varies else None
-        self._mixed = [tensor for tensor in signature.fed if any(field.source for field in tensor.fields)]
+        self._assembler = TensorAssembler(signature, lambda field: field.source is not None)
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
@@ -56,12 +56,7 @@ class KeyHeaderDecoder:
             name: _select_rows(field_column.tensors[name], field_column.rows, decoded.rows)
             for name, field_column in fields.items()
         }
-        for tensor in self._mixed:
-            decoded.tensors[tensor.tensor] = _assemble_tensor(tensor, decoded.tensors, columns)
-        if self._lengths is None or not (unequal := self._lengths.mismatches(decoded.tensors)):
-            return decoded
-        decoded.rejected |= {decoded.rows[index]: Poison(Reason.WRONG_TYPE, error) for index, error in unequal.items()}
-        return select(decoded, [index for index in range(len(decoded.rows)) if index not in unequal])
+        return self._assembler.add(decoded, columns)
 
 
 class _Column:
@@ -155,24 +150,3 @@ def _select_rows(tensor: NDArray[Any], rows: Sequence[int], selected: Sequence[i
     to select.
     """
     return tensor if len(rows) == len(selected) else tensor[np.searchsorted(rows, selected)]
-
-
-def _assemble_tensor(tensor: TensorInput, inside: Columns, columns: Columns) -> NDArray[Any]:
-    """Assemble a tensor from fields of the event and fields with another source.
-
-    Args:
-        tensor: the tensor of the signature.
-        inside: the tensors of the fields of the event.
-        columns: the columns of the fields with another source, by field name.
-    """
-    first = columns[name] if (name := tensor.fields[0].name) in columns else inside[tensor.tensor]
-    if len(tensor.fields) == 1:
-        return first
-    assembled = np.empty((len(first), len(tensor.fields)), array_dtype(tensor.dtype))
-    decoded_columns = [column for column, field in enumerate(tensor.fields) if not field.source]
-    if decoded_columns:
-        assembled[:, decoded_columns] = inside[tensor.tensor]
-    for column, field in enumerate(tensor.fields):
-        if field.source:
-            assembled[:, column] = columns[field.name][:, 0]
-    return assembled

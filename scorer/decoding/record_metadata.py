@@ -1,29 +1,39 @@
-"""Keys, headers and timestamps of records, from which fields outside the value are read."""
+"""Keys, headers, timestamps and partitions of records, from which fields outside the value are read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+import numpy as np
 from confluent_kafka import Message
+from numpy.typing import NDArray
 
 from publisher.kafka.headers import headers_of
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import ColumnarBatch
+from scorer.native import byte_columns
 from scorer.native.byte_columns import ByteColumn
 
 T = TypeVar("T")
 Text = bytes | None
+NO_PARTITION = -1
 
 
 class RecordMetadata(Protocol):
-    """The keys, headers and timestamps of B records. `keys`, `times` and `header` return one entry per record."""
+    """The keys, headers, timestamps and partitions of B records.
+
+    `keys`, `times`, `partitions` and `header` return one entry per record.
+    """
 
     def keys(self) -> Sequence[Text]:
         """Return the keys; None for a record without a key."""
 
     def times(self) -> Sequence[int]:
         """Return the timestamps in Unix ms; 0 for a record without a timestamp."""
+
+    def partitions(self) -> NDArray[np.int32]:
+        """Return the partitions of the input topics; NO_PARTITION for a record that does not come from a topic."""
 
     def header(self, name: str) -> Sequence[Text]:
         """Return the value of the header `name` in each record: the last value of a repeated header, None without one."""
@@ -41,28 +51,44 @@ class RecordMetadata(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListedMetadata:
-    """The metadata of B records as lists of B keys, timestamps (Unix ms) and header lists."""
+    """The metadata of B records as lists of B keys, timestamps (Unix ms), header lists and partitions.
+
+    `every_partition` is empty if the partitions are unknown.
+    """
 
     every_key: Sequence[Text]
     every_time: Sequence[int]
     every_header: Sequence[Headers]
+    every_partition: Sequence[int] = ()
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> "ListedMetadata":
         """Return the metadata of fetched records. Headers that cannot be read are left out."""
         times = [max(0, message.timestamp()[1]) for message in messages]
-        return cls([message.key() for message in messages], times, headers_of(messages)[0])
+        partitions = [NO_PARTITION if (partition := message.partition()) is None else partition for message in messages]
+        return cls([message.key() for message in messages], times, headers_of(messages)[0], partitions)
 
     @classmethod
     def empty(cls, count: int) -> "ListedMetadata":
         """Create the metadata of `count` records that have only a value."""
         return cls([None] * count, [0] * count, [None] * count)
 
+    def select(self, rows: Sequence[int]) -> "ListedMetadata":
+        """Return the metadata of the records at the indices `rows`."""
+        partitions = [self.every_partition[row] for row in rows] if self.every_partition else ()
+        keys = [self.every_key[row] for row in rows]
+        return ListedMetadata(
+            keys, [self.every_time[row] for row in rows], [self.every_header[row] for row in rows], partitions
+        )
+
     def keys(self) -> Sequence[Text]:
         return self.every_key
 
     def times(self) -> Sequence[int]:
         return self.every_time
+
+    def partitions(self) -> NDArray[np.int32]:
+        return np.array(self.every_partition or [NO_PARTITION] * len(self.every_key), np.int32)
 
     def header(self, name: str) -> Sequence[Text]:
         return [_last_value(headers, name) for headers in self.every_header]
@@ -82,10 +108,15 @@ class BatchMetadata:
         self._rows = rows
 
     def keys(self) -> Sequence[Text]:
-        return self._select(self._batch.keys)
+        keys = self._batch.key_texts()
+        return keys if self._is_whole else byte_columns.part(keys, np.array(self._rows, np.int64))
 
     def times(self) -> Sequence[int]:
         return self._select(self._batch.timestamps)
+
+    def partitions(self) -> NDArray[np.int32]:
+        partitions = self._batch.partition_numbers()
+        return partitions if self._is_whole else partitions[list(self._rows)]
 
     def header(self, name: str) -> Sequence[Text]:
         if self._columns is None:
@@ -100,7 +131,12 @@ class BatchMetadata:
         return _any_mentions(self._batch.headers, marks)
 
     def listed(self) -> ListedMetadata:
-        return ListedMetadata(list(self.keys()), list(self.times()), list(self._select(self._batch.headers)))
+        headers = list(self._select(self._batch.headers))
+        return ListedMetadata(list(self.keys()), list(self.times()), headers, self.partitions().tolist())
+
+    @property
+    def _is_whole(self) -> bool:
+        return len(self._rows) == len(self._batch)
 
     @cached_property
     def _columns(self) -> dict[str, ByteColumn] | None:
@@ -108,7 +144,7 @@ class BatchMetadata:
         return self._batch.columns.header_columns() if isinstance(self._batch, ColumnarBatch) else None
 
     def _select(self, column: Sequence[T]) -> Sequence[T]:
-        return column if len(self._rows) == len(self._batch) else [column[row] for row in self._rows]
+        return column if self._is_whole else [column[row] for row in self._rows]
 
 
 def _any_mentions(every_header: Sequence[Headers], marks: Sequence[bytes]) -> bool:

@@ -30,7 +30,7 @@ from scorer.native.byte_columns import ByteColumn
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
 SLICE_VALUES = 8_192  # maximum number of values that are decoded before they are packed: a few hundred kB of Python floats
 FEWEST_ROWS = 32
-NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
+NO_BASE64 = "the text is not base64 (standard alphabet, padded)"
 
 
 class RowSchema:
@@ -205,7 +205,7 @@ class RowSchema:
         if value is None:
             raise Poison(Reason.TOMBSTONE, "the value is null")
         if len(value) > self._max_bytes:
-            raise Poison(Reason.OVERSIZE, f"{len(value)} bytes; input.max_event_bytes is {self._max_bytes}")
+            raise Poison(Reason.OVERSIZE, f"the event has {len(value)} bytes; input.max_event_bytes is {self._max_bytes}")
         return value
 
     def converted(self, event: Mapping[str, Any]) -> Row:

@@ -113,6 +113,7 @@ def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
         [decoded.ids[index] for index in keep],
         {name: tensor[list(keep)] for name, tensor in decoded.tensors.items()},
         decoded.rejected,
+        None if decoded.carried is None else [decoded.carried[index] for index in keep],
     )
 
 
@@ -127,7 +128,10 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
     names = parts[0][1].tensors if parts else ()
     tensors = {name: np.concatenate([part.tensors[name] for _, part in parts]) for name in names}
     rejected = {indices[row]: poison for indices, part in parts for row, poison in part.rejected.items()}
-    return select(Decoded(rows, ids, tensors, rejected), order)
+    carried = None
+    if any(part.carried is not None for _, part in parts):
+        carried = [row for _, part in parts for row in part.carried or ()]
+    return select(Decoded(rows, ids, tensors, rejected, carried), order)
 
 
 def to_matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:

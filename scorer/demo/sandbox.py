@@ -128,16 +128,16 @@ def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
         f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
         *more,
         "scorer rollback scorer.yaml --reason 'going back' --wait",
-        "scorer promote scorer.yaml --to 2.0.0 --reason 'forward again' --wait",
+        f"scorer promote scorer.yaml --to {'3.0.0' if options.tables else '2.0.0'} --reason 'forward again' --wait",
     ]
 
 
 def _print_next_commands(
     view: DemoView, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]
 ) -> None:
-    """Print the commands with which the user can continue, and the command that stops all processes and removes the folder.
+    """Print the commands that continue the demo, and the command that stops all processes and removes the folder.
 
-    `pids` are groups of process ids. The command stops one group after the other.
+    `pids` are groups of process ids, which are stopped one group after the other.
     """
     view.step(f"Everything keeps running in {folder}, with Kafka on {' and '.join(servers)}. Commands to try:")
     stop = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)

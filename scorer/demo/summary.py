@@ -92,7 +92,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSummary(TopicSummary):
-    """The summary of the demo's scores, with the counts that exist only in the region that scores."""
+    """The summary of the score topic that the demo's scorers write, with its version changes and dead letters."""
 
     version_regressions: int
     dead_lettered: int
@@ -142,7 +142,7 @@ def summarise(
 
 
 def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
-    """Return throughput, latency and pauses, by the field names of `TopicSummary`."""
+    """Return throughput, latency and pauses. The keys are field names of `TopicSummary`."""
     seconds = max((marks.ended - marks.began) / 1_000, 1e-3)
     return {
         "throughput_eps": round(len(arrivals.latencies(since=marks.began)) / seconds, 1),
@@ -169,10 +169,9 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
 
 
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
-    """Return the largest latency, in ms, of the events that were sent around the time `at` (Unix ms).
+    """Return the largest latency, in ms, of the events that were sent around the time `at` (Unix ms); None if unknown.
 
-    Events that were sent around the later time `before` are left out, because what happened at that time may have delayed them.
-    The result is None if `at` is None or no event was sent around `at`.
+    Events around the later time `before` are left out, because another step of the demo may have delayed them.
     """
     if at is None:
         return None

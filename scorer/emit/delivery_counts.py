@@ -10,10 +10,10 @@ class DeliveryCounts:
 
     Attributes:
         written: the number of events that the broker has confirmed.
-        uncertain: the number of events that were sent, but that the broker has neither confirmed nor rejected.
-        rejected: the number of events that were certainly not written: the broker rejected them, or they were never sent.
-        skip: the number of lines before the first unconfirmed event. A second command with `--skip` and this value continues.
-        repeated: the number of confirmed events after these lines. The second command writes these events again.
+        uncertain: the number of sent events without an answer of the broker.
+        rejected: the number of events that were certainly not written.
+        skip: the number of lines before the first unconfirmed event, for `--skip` in the next command.
+        repeated: the number of confirmed events after these lines, which the next command writes again.
     """
 
     written: int
@@ -42,7 +42,9 @@ class DeliveryCounts:
         if self.repeated:
             again.append(f"{self.repeated:,} confirmed events after them")
         twice = f", which writes {' and '.join(again)} again" if again else ""
-        return ", ".join(filter(None, words)), f"to continue, add --skip {self.skip}{twice}" if self.skip or again else ""
+        return ", ".join(
+            filter(None, words)
+        ), f"to write the remaining events, run the command again with --skip {self.skip}{twice}" if self.skip or again else ""
 
 
 class Confirmations:
@@ -72,7 +74,7 @@ class Confirmations:
         self._last = max(self._last, line)
 
     def fail(self, *, rejected: bool) -> None:
-        """Count an event as failed. If `rejected` is True, it was certainly not written; otherwise this is uncertain."""
+        """Count a failed event: certainly not written if `rejected` is true, otherwise uncertain."""
         self.completed += 1
         self.rejected += rejected
 

@@ -78,10 +78,8 @@ class EventWriter:
             raise self._silent()
 
     def close(self) -> None:
-        """Wait for the delivery results of events in flight, then drop the events that remain in the producer.
-
-        If an earlier wait of this instance has timed out, the method does not wait.
-        """
+        """Wait for the delivery results of events in flight, then drop the events that remain in the producer."""
+        # After a time-out of an earlier wait, there is no wait.
         try:
             self._wait(lambda: self._confirmations.complete, self._producer.flush)
         finally:
@@ -112,7 +110,7 @@ class EventWriter:
                 self._confirmations.undo_sent(line)
                 if error.args[0] != KafkaError.MSG_SIZE_TOO_LARGE:
                     raise
-                hint = "leave the event out, or write a reference to its content instead"
+                hint = "remove the event, or write a reference to its content instead"
                 raise Fatal(
                     f"an event has {len(record.value)} bytes, but the limit is {MAX_RECORD_BYTES} (message.max.bytes)",
                     hint,
@@ -122,8 +120,9 @@ class EventWriter:
     def _wait(self, done: Callable[[], bool], serve: Callable[[float], object]) -> bool:
         """Poll for delivery results until `done()` is true, or no result has arrived for CONFIRM_SECONDS; return `done()`.
 
-        `serve(seconds)` polls the producer for this time. After one wait has timed out, later calls return at once.
+        `serve(seconds)` polls the producer for this time.
         """
+        # After one wait has timed out, later calls return at once.
         seen = self._confirmations.completed
         deadline = time.monotonic() + CONFIRM_SECONDS
         while self._waits and not done():
@@ -159,7 +158,7 @@ class EventWriter:
         limit = f"{self._limit.max_bytes} bytes" if self._limit.limit_known else "not readable with these rights"
         return Fatal(
             f"an event of {self._too_large} bytes is too large for topic {self._topic}: its max.message.bytes is {limit}",
-            f"raise max.message.bytes of {self._topic} and input.max_event_bytes, or leave the event out",
+            f"raise max.message.bytes of {self._topic} and input.max_event_bytes, or remove the event",
         )
 
     def _note(self, line: int, error: KafkaError | None, message: Message) -> None:

@@ -35,7 +35,7 @@ class RecordTemplate:
     Attributes:
         key: the template of the key; None for records without a key.
         headers: names and values of headers. A value with braces is a template.
-        value: the name of the field that is written as the value, and whether the field is in base64; None to write the line.
+        value: the field that is written as the value, and whether it is in base64; None to write the line.
         time_field: the path of the field with the event's time; None for the time of writing.
     """
 
@@ -128,12 +128,9 @@ def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
 
 
 def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
-    """Return the value of a record from a field of the event.
+    """Return the value of a record from a field of the event. Raises Fatal if the field is missing or not base64.
 
-    If `base64` is True, the value is the decoded text of the field. Otherwise it is the field's text, or JSON if the field is
-    not a text.
-
-    Raises Fatal if the event has no such field, or the field is not base64.
+    If `base64` is true, the field is decoded. Otherwise its text is used, or JSON if it is not a text.
     """
     try:
         value = event[field]

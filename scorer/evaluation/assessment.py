@@ -146,11 +146,9 @@ def _regression(numbers: NDArray[np.float64], truth: NDArray[np.float64]) -> dic
 
 
 def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: AnswerColumns, classes: Classes) -> dict[str, Any]:
-    """Return the confusion matrix and the accuracy over the events with a decision, by the field names of `Quality`.
-
-    The matrix has a row and a column for each class. A decision that is not the name of a class has a further column after
-    these. The result is empty if no event has a decision, or if the names of the classes are unknown.
-    """
+    """Return the confusion matrix and the accuracy over the events with a decision. The keys are field names of `Quality`."""
+    # The matrix has a row and a column for each class, and a further column for each decision that is not the name of a class.
+    # The result is empty if no event has a decision, or if the names of the classes are unknown.
     decided = answered["decision"] >= 0
     if not classes.named or not decided.any():
         return {}
@@ -168,9 +166,9 @@ def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: Ans
 
 
 def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
-    """Return the figures that grade the scores themselves, by the field names of `Quality`.
+    """Return AUC, Brier score and calibration; for more than two classes only the Brier score.
 
-    For two classes these are AUC, Brier score and calibration, for more classes the Brier score only.
+    The keys of the result are field names of `Quality`.
     """
     numbers = answered["number"]
     row = answered["row"]

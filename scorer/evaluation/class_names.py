@@ -49,7 +49,7 @@ class Classes:
     named: bool = True
 
     def number_of(self, value: str | float) -> float | Unusable:
-        """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS if it names no class."""
+        """Return the number of the class that a label names; Unusable.UNKNOWN_CLASS if there is no such class."""
         if isinstance(value, str):
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
@@ -73,12 +73,8 @@ BINARY = Classes(("0", "1"), named=False)
 
 
 def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes) -> Classes | None:
-    """Return the configured classes. If none are configured, return the classes that occur as decisions of the answers.
-
-    The result is None if no classes are configured and no answer has a decision.
-
-    If all scores are single numbers and all decisions are the same, the classes are the outcomes 0 and 1.
-    """
+    """Return the configured classes, or else the classes that occur as decisions of the answers; None without either."""
+    # If all decisions are the same and the scores are no lists, the classes are the outcomes 0 and 1.
     if configured:
         return Classes(tuple(configured))
     chosen = answers.get("decision", np.empty(0, np.int32))
@@ -97,13 +93,10 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
 
 
 def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: NameCodes) -> Classes:
-    """Return the classes of scores that are lists of numbers: one class for each column, named after a decision.
-
-    The name of a column is the decision of one row, which is chosen in two steps. First, the rows are selected in which this
-    column has the largest number. Of these rows, the one with the highest number is chosen, because in a row with a lower
-    number, the number may be below a threshold, so that the decision is another one. If the first step selects no row, the name
-    of the column is None.
-    """
+    """Return the classes of scores that are lists of numbers: one for each column, named after a decision."""
+    # The name of a column is the decision of the row with its highest number, among the rows in which this column is the
+    # largest. In a row with a lower number, the number may be below a threshold, so that the decision is another one. Without
+    # such a row, the name is None.
     full = np.flatnonzero((chosen >= 0) & np.isfinite(rows).any(axis=1))
     largest = np.nanargmax(rows[full], axis=1)
     names: list[str | None] = [None] * rows.shape[1]

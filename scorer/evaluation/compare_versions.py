@@ -67,8 +67,7 @@ class ComparisonRun:
 def spans(reader: TopicReader, topics: Sequence[str], window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
     """Return, for each partition of the topics, the offset range of the events in the time range `window`.
 
-    If `newest` is not None, the ranges contain only the newest events of the window: about `newest` events in total, and the
-    same number from each partition.
+    If `newest` is not None, only about this number of the newest events is included, the same number from each partition.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -148,10 +147,9 @@ def _with_logged_inputs(version: LoadedModel, settings: Settings) -> LoadedModel
 
 
 class _Timed:
-    """Score batches with both versions, and measure the time of each version.
+    """Scores batches with both versions, and measures the time of each version."""
 
-    The version that scores a batch first alternates from batch to batch, so that neither has an advantage.
-    """
+    # The version that scores a batch first alternates, so that neither has an advantage.
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}

@@ -117,7 +117,7 @@ class ComparisonReport:
 def differences(assessment: Assessment) -> dict[str, float]:
     """Return each quality figure of the candidate minus the champion's figure, by name.
 
-    Figures that one of the versions lacks are omitted. The result is empty unless there are two versions.
+    Figures that one of the versions lacks are omitted. The result is empty if there are not two versions.
     """
     if len(assessment.versions) != 2:
         return {}

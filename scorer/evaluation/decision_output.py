@@ -1,6 +1,6 @@
 """Find the output on which a version bases its decision, if its scores are JSON objects with several named outputs.
 
-The version's signature in the registry names this output; score records do not. Depends on the registry for such scores only.
+Score records do not name this output; the version's signature in the registry does.
 """
 
 from collections import Counter
@@ -34,36 +34,33 @@ def decided_output(store: Store, digest: str) -> str | None:
 
 
 def select_output(score: Any, name: str | None) -> Any:
-    """Return the output `name` of a score that is a JSON object, or None if it has no such output.
-
-    A score that is not an object is returned unchanged.
-    """
+    """Return the output `name` of a score; None if the score has no such output. A score without named outputs is unchanged."""
     return score.get(name) if isinstance(score, dict) else score
 
 
 class DecidedOutputs:
-    """Select the deciding output of scores: the named output on which the version bases its decision.
-
-    A version is looked up once, at its first score with several outputs.
+    """Selects, from scores with several named outputs, the output on which the version bases its decision.
 
     Attributes:
-        names: The name of the deciding output by the version's digest; None if it is unknown.
-        unknown: By digest, the number of scores whose deciding output is unknown.
+        names: The name of this output by the version's digest; None if it is unknown.
+        unknown: The number of scores whose output is unknown, by the version's digest.
     """
 
+    # A version is looked up once, at its first score with several outputs.
+
     def __init__(self, find: Callable[[str], str | None], names: Mapping[str, str | None] = MappingProxyType({})) -> None:
-        """Start with the deciding outputs that are already known.
+        """Create the selection.
 
         Args:
-            find: Returns the name of the deciding output of a version, given the version's digest; None if the name is unknown.
-            names: The names of deciding outputs that are known already, by digest.
+            find: Returns the name of the output for a version's digest; None if it is unknown.
+            names: The names that are known already, by digest.
         """
         self._find = find
         self.names = dict(names)
         self.unknown: Counter[str] = Counter()
 
     def score(self, digest: str, score: Any) -> Any:
-        """Return the deciding output of a score of the version with this digest; None if the output is unknown.
+        """Return the output of a score on which its version bases the decision; None if it is unknown.
 
         Raises:
             RegistryError: If the registry is unavailable.
@@ -80,7 +77,7 @@ class DecidedOutputs:
         return select_output(score, name)
 
     def answers(self, answers: Sequence[AnswerT]) -> Sequence[AnswerT]:
-        """Return the answers with their scores replaced by the deciding outputs.
+        """Return the answers, with each score reduced to the output on which the version bases its decision.
 
         Raises:
             RegistryError: If the registry is unavailable.

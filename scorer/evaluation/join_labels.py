@@ -72,7 +72,7 @@ def labels_topic(settings: Settings) -> str:
 def join(
     bus: TopicReader, settings: Settings, classes: Classes | None, answered: NewestRows, until: Offsets | None = None
 ) -> tuple[Labels, Spans]:
-    """Read all labels of the topic, keep the labels of events in `answered`, and only count the other labels.
+    """Read the topic of labels, and return the labels of the events in `answered`. Other labels are only counted.
 
     Args:
         bus: The reader for the topic of labels.
@@ -109,10 +109,8 @@ def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
 
 
 def _spans(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
-    """Return the offset ranges that may hold scores of the window.
-
-    The ranges extend to the log ends, because a score has the timestamp of its event, and timestamps may be out of order.
-    """
+    """Return the offset ranges that may hold scores of the window."""
+    # The ranges extend to the log ends, because a score has the timestamp of its event, and timestamps may be out of order.
     spans = bus.spans(bus.partitions([topic]))
     if window.from_ms is None:
         return spans
@@ -131,7 +129,7 @@ def _add(
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
-    """Add the scores of a batch whose timestamps are in the time range `window` to `answers`."""
+    """Add the scores with timestamps in the time range `window` to `answers`."""
     inside = [(row, time, answer) for row, time, answer in scored if window.contains(time)]
     answers.add(
         batch.partition,

@@ -21,9 +21,12 @@ WIDEST = 100  # the longest list of numbers that is stored as a score; for a lon
 class AnswerColumns:
     """The answers of versions as columns, one row for each answer.
 
-    The column `number` has the scores that are a single number. The column `row`, (n, k), has the scores that are a list of
-    numbers. Both are NaN for scores of another form. Further columns have the decisions and the versions.
+    Attributes:
+        number: The scores that are a single number; NaN for others.
+        row: (n, k), the scores that are a list of numbers; NaN for others.
     """
+
+    # Further columns have the decisions and the versions.
 
     def __init__(self) -> None:
         self.versions = NameCodes()
@@ -61,7 +64,7 @@ def _number(score: Any) -> float:
 def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
     """Return the scores as a matrix of shape (number of scores, k), where k is the length of the longest list of numbers.
 
-    A score that is a list of 2 to WIDEST numbers fills its row from the left. All other cells are NaN.
+    Shorter lists and other scores are filled with NaN.
     """
     lists = {row: score for row, score in enumerate(scores) if isinstance(score, list) and 1 < len(score) <= WIDEST}
     matrix = np.full((len(scores), max(map(len, lists.values()), default=0)), np.nan)
@@ -83,18 +86,16 @@ class RecordPosition(NamedTuple):
 
 @dataclass
 class Refusals:
-    """The refused labels, which do not count, by reason.
+    """The numbers of labels that do not count, by reason, with the position of the first one and an explanation."""
 
-    For each reason, this class keeps the number of labels, the lowest position of such a label, and an explanation. The result
-    does not depend on the order of the partitions.
-    """
+    # The first position is the lowest, so that the result does not depend on the order of the partitions.
 
     counts: Counter[Unusable] = field(default_factory=Counter)
     examples: dict[Unusable, RecordPosition] = field(default_factory=dict)
     explanations: dict[Unusable, str] = field(default_factory=dict)
 
     def add(self, reason: Unusable, place: RecordPosition, explain: Callable[[], str] = str) -> None:
-        """Count a label refused for `reason`. If its position is the lowest so far, store the result of `explain()`."""
+        """Count a label that does not count for this reason. `explain` returns the explanation for the first one."""
         self.counts[reason] += 1
         if reason not in self.examples or place < self.examples[reason]:
             self.examples[reason] = place
@@ -121,8 +122,7 @@ class Refusals:
 class Labels:
     """The labels of answered events, as columns by event id; labels of other events are only counted.
 
-    The column `truth` has the number of the class that the label names, or, if `classes` is None, the outcome itself. It is NaN
-    if the label was withdrawn.
+    The column `truth` has the number of the class, or the outcome itself if `classes` is None; NaN for a withdrawn label.
     """
 
     def __init__(self, topic: str, classes: Classes | None) -> None:
@@ -145,7 +145,7 @@ class Labels:
     ) -> None:
         """Add label records of one partition. `ids` has a row for each record; `times` are Unix ms.
 
-        Labels of events that are not among the ids of `answered` are only counted, as are unusable labels.
+        Unusable labels, and labels of events without an answer, are only counted.
         """
         held = answered.contains(ids)
         self.records[self.topic, partition] += len(offsets)

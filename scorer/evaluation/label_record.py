@@ -98,7 +98,8 @@ def _label(id_: str, value: Any) -> Label | Unusable:
 
 
 def _id(value: Any) -> str | None:
-    """Return an id as text, in the form of event ids; None unless the id is a text or an integer between -2^64 and 2^64."""
+    """Return an id as text, in the form of event ids; None if it is neither a text nor an integer in range."""
+    # The range is -2^64 to 2^64.
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64 else None

@@ -57,7 +57,7 @@ class BothAnswers:
     def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:
         """Assess both versions on the labelled events.
 
-        The classes are the configured ones, or else those of `signature`.
+        The classes are the configured ones, or by default the classes of `signature`.
 
         Raises:
             Fatal: If the labels cannot be read.
@@ -70,7 +70,7 @@ class BothAnswers:
 
 
 def classes_of(signature: Signature) -> Sequence[str]:
-    """Return the names of the classes among which a version decides, in the order of its scores; empty if there are none."""
+    """Return the names of the classes that a version decides between, in the order of its scores; empty if there are none."""
     rule = signature.decision
     if isinstance(rule, Decision):
         return (rule.below, rule.at_or_above)

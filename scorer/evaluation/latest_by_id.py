@@ -45,11 +45,8 @@ class NewestRows:
         return len(self.ids)
 
     def contains(self, ids: Ids) -> NDArray[np.bool_]:
-        """Return for each of m ids whether a row has the id, (m,).
-
-        Only the first 64 bits of the digests are compared. The result may therefore be True for an absent id, with a negligible
-        probability.
-        """
+        """Return for each of m ids whether a row has the id, (m,)."""
+        # Only the first 64 bits of the digests are compared, so an absent id may be found with a negligible probability.
         if not len(self):
             return np.zeros(len(ids), np.bool_)
         firsts = self.ids[:, 0]
@@ -57,7 +54,7 @@ class NewestRows:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "NewestRows") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the rows of the k ids that both tables have: the row indices in this table, (k,), and in `other`, (k,)."""
+        """Return the ids that both tables have, as the indices of their rows in this table, (k,), and in `other`, (k,)."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))
@@ -65,11 +62,10 @@ class NewestRows:
 
 
 class RowsById:
-    """Rows with ids in the order of reading, from which `newest` selects one row per id.
+    """Rows with ids in the order of reading, from which `newest` selects one row per id."""
 
-    Within a partition, the newest row of an id is the one with the highest offset. If several partitions have rows of the id,
-    the newest rows of these partitions are compared, and the row with the latest time is selected.
-    """
+    # Within a partition, the row with the highest offset is the newest. If several partitions have rows of the id, the newest
+    # of each are compared by their times.
 
     def __init__(self) -> None:
         self._ids: list[Ids] = []
@@ -100,7 +96,7 @@ class RowsById:
 
 
 def _last(*columns: Column) -> NDArray[np.bool_]:
-    """Return n booleans: for each row, whether the next row differs in at least one column. The last row is True."""
+    """Return n booleans, true for the last of each run of equal rows."""
     changes = np.zeros(len(columns[0]), np.bool_)
     changes[-1:] = True
     for column in columns:

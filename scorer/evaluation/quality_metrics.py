@@ -12,7 +12,13 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The scores from `low` to `high`: their number `count`, their mean `score`, and the share `true` of positive outcomes."""
+    """The scores from `low` to `high`.
+
+    Attributes:
+        count: The number of scores.
+        score: The mean score.
+        true: The share of positive outcomes.
+    """
 
     low: float
     high: float

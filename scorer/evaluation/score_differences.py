@@ -50,8 +50,7 @@ class Differences:
         examples: The first events of each reason in `newly`, each with its error.
         flips: The number of events for each combination of decisions (the champion's first), equal decisions included.
         changed: The number of events whose scores differ.
-        apart: The number of events whose scores differ not only in the values of numbers, but for example in a text or in the
-            length of a list.
+        apart: The number of events whose scores differ in more than numbers, for example in the length of a list.
         total: The sum of the numeric distances of the scores.
         worst: The largest differences, as a heap.
     """
@@ -122,11 +121,9 @@ class Differences:
         return any(name is not None for pair in self.flips for name in pair)
 
     def drift(self) -> tuple[float | None, float | None]:
-        """Return the drift from the champion's scores to the candidate's: the bias-corrected PSI, and the KS statistic.
-
-        If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
-        decisions either, both are None.
-        """
+        """Return the drift from the champion's scores to the candidate's: the bias-corrected PSI, and the KS statistic."""
+        # If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
+        # decisions either, both are None.
         pairs = self._pairs.pairs()
         if pairs.shape[1]:
             return drift.psi_without_bias(*pairs), drift.ks(*pairs)
@@ -140,7 +137,7 @@ class Differences:
 
 
 def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers) -> Iterator[tuple[int, float]]:
-    """Yield each row in `rows` in which the scores of the two versions differ, with the distance between the scores."""
+    """Yield the rows in which the scores of the two versions differ, each with the distance between the scores."""
     apart = np.abs(candidate.numbers - champion.numbers)
     if champion.several or candidate.several:  # other outputs may differ while the deciding one is equal
         apart = np.full(len(apart), np.nan)
@@ -153,11 +150,7 @@ def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers)
 
 
 def _distance(first: Any, second: Any) -> float:
-    """Return the largest difference between numbers at the same place in two scores.
-
-    The result is infinity if the scores differ not only in the values of numbers, but for example in a text or in their
-    structure.
-    """
+    """Return the largest difference between two scores' numbers; infinity if the scores differ in more than numbers."""
     if isinstance(first, bool) or isinstance(second, bool) or isinstance(first, str) or first is None:
         return 0.0 if first == second else math.inf
     if isinstance(first, int | float) and isinstance(second, int | float):

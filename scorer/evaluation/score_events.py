@@ -21,13 +21,13 @@ class EventAnswers:
     """The answers of one version to B events.
 
     Attributes:
-        numbers: The output on which the version bases its decision, (B,) float64; NaN if it is not a single number.
-        output: The name of the output in `numbers`; None if the version has a single output without a name.
+        numbers: (B,) float64, the output on which the version bases its decision; NaN if it is not a single number.
+        output: The name of this output; None if it is the only one and has no name.
         several: Whether a score has several outputs.
         decisions: The decision of each event; None if there is none.
         scores: The score of each event as JSON; empty without a score.
         ids: The id of each event from its value; None if there is none.
-        rejected: For each event without a score (by row), the error for which it would be dead-lettered.
+        rejected: The error of each event without a score, by row.
     """
 
     def __init__(self, count: int) -> None:
@@ -78,7 +78,7 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
 
 
 def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -> None:
-    """Store `scores`, the scores of the decoded events from index `start` on, in `results`."""
+    """Store the scores of the decoded events from index `start` on."""
     rows = decoded.rows[start:]
     encoded = scores.encoded()
     decisions = scores.decisions()

@@ -13,11 +13,10 @@ Pairs = NDArray[np.float64]
 
 
 class PairSample:
-    """A sample of at most `most` pairs of scores.
+    """A sample of at most `most` pairs of scores, each from one event."""
 
-    A pair belongs to one event. It is in the sample if the hash of the event's position is not above a bound. Whenever the
-    sample has more than `most` pairs, the bound is halved.
-    """
+    # A pair is in the sample if the hash of its event's position is not above a bound, which is halved when there are too many
+    # pairs.
 
     def __init__(self, most: int) -> None:
         self._most = most

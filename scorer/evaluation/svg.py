@@ -1,10 +1,11 @@
 """Parts of SVG plots: the document, text, lines, and a matrix of counts. Pure.
 
-The product uses no plotting library: it draws only texts, lines, dots and rectangles, for which matplotlib 3.11 with its
-dependencies would add 76 MB to the image and more than a second to the start of a command. Every part has a colour, which a
-plot in a file uses. Every part also has a CSS class, with which the style sheet of a page can replace the colour, for example
-in a dark scheme.
+Every part has a colour, which a plot in a file uses, and a CSS class, by which the style sheet of a page can replace the
+colour.
 """
+
+# The product uses no plotting library: it draws only texts, lines, dots and rectangles, for which matplotlib 3.11 with its
+# dependencies would add 76 MB to the image and more than a second to the start of a command.
 
 from collections.abc import Iterable, Iterator, Sequence
 from xml.sax.saxutils import escape

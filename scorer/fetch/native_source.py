@@ -91,11 +91,9 @@ class NativeFetchSource:
         self._taker.close()
 
     def _poll_group(self) -> None:
-        """Poll the consumer once, which runs the callbacks of the group. If the poll returns a failure, record the failure.
-
-        The events and failures of partitions arrive in the librdkafka queue that this source reads, not in the poll. If the
-        poll returns an event anyway, the method raises MemberLost, because the event would otherwise be lost.
-        """
+        """Poll the consumer once, which runs the callbacks of the group, and record a failure that the poll returns."""
+        # Events and failures of partitions arrive in the librdkafka queue that this source reads. If the poll returns an event
+        # anyway, the method raises MemberLost, because the event would otherwise be lost.
         message = self._consumer.poll(0)
         if message is None:
             return

@@ -52,7 +52,8 @@ class PythonFetchSource:
         return received
 
     def _add(self, messages: list[Message]) -> int:
-        """Store the events and failures among the messages, and return their number. Record the ends of partitions."""
+        """Store the events and failures among the messages, and return their number."""
+        # The ends of partitions are recorded too.
         ends = [message for message in messages if (error := message.error()) is not None and error in END]
         if ends:
             self._ends |= {_place(message): message.offset() or 0 for message in ends}

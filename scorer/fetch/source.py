@@ -36,8 +36,7 @@ class FetchedRecords:
     """The records of one fetch as columns.
 
     Attributes:
-        values: the value of each row. A row is a record only if an entry of `partitions` contains it; otherwise it is a
-            failure.
+        values: the value of each row. Rows that are not in `partitions` are failures.
         keys: the key of each row.
         headers: returns the headers of the records, given their rows as an (n,) array.
         partitions: the rows of each partition.
@@ -54,8 +53,8 @@ class FetchedRecords:
 class FetchSource(Protocol):
     """The source from which the events of one consumer are fetched. All calls come from the thread that owns the consumer.
 
-    The caller of a fetch first calls `first`. If `first` returns a timestamp, the caller may call `more` several times. At the
-    end it calls `finish`. If a fetch did not end with `finish`, the next call of `first` or `skip` discards its events.
+    A fetch consists of one call of `first`, any number of calls of `more` if `first` returned a timestamp, and one call of
+    `finish`. The events of a fetch without `finish` are discarded by the next `first` or `skip`.
     """
 
     @property
@@ -77,12 +76,12 @@ class FetchSource(Protocol):
         """Start a fetch: poll the group, and fetch the first event within `wait` seconds.
 
         Returns:
-            The timestamp of the event in Unix ms. None if no event arrived, or if a failure or the report of a partition's end
-            arrived before an event.
+            The timestamp of the event in Unix ms. None if no event arrived, or something else arrived first: a failure or the
+                end of a partition.
         """
 
     def more(self, most: int, wait: float) -> int:
-        """Fetch up to `most` more events: those available, and those that arrive within `wait` seconds. Return their number."""
+        """Fetch up to `most` further events, waiting for at most `wait` seconds. Return their number."""
 
     def finish(self) -> "FetchedEvents":
         """End the fetch, and return its events."""
@@ -105,18 +104,18 @@ class FetchedEvents(Protocol):
     def ends(self) -> Mapping[Partition, int]:
         """The partitions whose end was reached, each with the next offset to read.
 
-        All events before this offset have been fetched. If the partition ends with transaction markers or aborted records,
-        which have offsets but are no events, the offset is after them.
+        All events before this offset have been fetched.
         """
+        # The offset is after transaction markers and aborted records, which have offsets but are no events.
 
     @property
     def partitions(self) -> set[Partition]:
         """The partitions of the fetched events."""
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
-        """Return the events as a batch, without the events of the partitions in `without`; None if no event remains.
+        """Return the events as a batch, without the partitions in `without`; None if no event remains.
 
-        `end` is the reason why the fetch of the batch has stopped; it is stored in the batch.
+        `end` is the reason why the fetch has stopped; it is stored in the batch.
         """
 
     def columns(self) -> FetchedRecords:

@@ -1,1 +1,1 @@
-"""Model versions of a scorer: which version is served, and how the aspired version is loaded."""
+"""Model versions of a scorer: which version is served, and how the next one is loaded."""

@@ -17,7 +17,7 @@ RESOLVE_SECONDS = 60.0  # interval at which even an unchanged tag is resolved: i
 
 
 class ChannelFollower:
-    """A follower of the configured channel, the tag in the registry that names the versions to serve.
+    """Follows the configured channel, the tag in the registry that names the versions to serve.
 
     One thread calls `poll`; any thread may call `resolve_on_next_poll`.
     """
@@ -34,15 +34,12 @@ class ChannelFollower:
         self.polled_at = -math.inf  # when the last poll that succeeded began, in monotonic seconds
 
     def poll(self) -> tuple[Resolution, str] | None:
-        """Resolve the channel if its tag may have changed since the last poll.
-
-        Returns:
-            The versions that the channel names now, and the reason of its last move; None if the tag is unchanged and was
-            resolved recently.
+        """Return the versions that the channel names now, and the reason of its last move; None if nothing has changed.
 
         Raises:
             RegistryError: the channel cannot be resolved.
         """
+        # An unchanged tag is resolved again from time to time.
         began = time.monotonic()
         validator = self._store.validator(self._tag)
         now = time.monotonic()
@@ -62,14 +59,13 @@ class ChannelFollower:
         self._validator = None
 
     def known_good(self) -> Resolution | None:
-        """Return the versions that this scorer served last, also before a restart; None if there is no record of them."""
+        """Return the versions that this scorer served last, even before a restart; None if they are unknown."""
         return self._cache.load_resolution(self._key)
 
     def save_served(self, serving: Resolution, label: str) -> None:
-        """Record in the cache that `serving` is served now. `label` names the versions in the log.
+        """Record that these versions are served now. A later start uses the record if the channel is unusable.
 
-        If the channel is unusable when a scorer starts, the scorer serves the recorded versions. The record is also updated
-        after a rollback.
+        `label` names the versions in the log.
         """
         if serving == self._noted:
             return

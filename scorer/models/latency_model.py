@@ -7,10 +7,9 @@ FORGET = 0.98  # factor on the weights of earlier batches at each new batch: abo
 
 @dataclass(slots=True)
 class LatencyModel:
-    """A least-squares fit of T(B) = a + b B, the time of a batch of B events in seconds.
+    """A least-squares fit of T(B) = a + b B, the time of a batch of B events in seconds."""
 
-    The fields are the exponentially weighted sums of 1, B, T, B*B and B*T over the observed batches.
-    """
+    # The fields are the exponentially weighted sums of 1, B, T, B*B and B*T over the observed batches.
 
     weight: float = 0.0
     b: float = 0.0
@@ -43,11 +42,9 @@ class LatencyModel:
         return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
 
     def largest_batch(self, seconds: float, most: int) -> int:
-        """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`.
-
-        If the constant cost a exceeds half of `seconds`, the size B is chosen so that b B <= `seconds` / 2, because smaller
-        batches do not reduce a. In this case the expected time may exceed `seconds`.
-        """
+        """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`."""
+        # If the constant cost a exceeds half of `seconds`, the size B is chosen so that b B <= `seconds` / 2, because smaller
+        # batches do not reduce a. The expected time may then exceed `seconds`.
         a, b = self.line()
         room = max(seconds - a, seconds / 2)
         return max(1, int(room / b)) if b * most > room else most

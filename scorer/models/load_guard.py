@@ -39,11 +39,11 @@ class LoadGuard(Protocol):
         """
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        """Load the version in a trial process. Until the trial ends, `is_wanted` is called several times a second.
+        """Load the version in a trial process. `is_wanted` is called several times a second.
 
         Raises:
             ModelRefused: The version failed its trial.
-            Superseded: `is_wanted` returned False, so the version is no longer aspired.
+            Superseded: `is_wanted` returned False.
         """
 
 

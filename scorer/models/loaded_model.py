@@ -5,6 +5,7 @@ A loaded model has no role, such as champion or canary, yet. Only the methods of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import orjson
@@ -29,7 +30,10 @@ from scorer.models.latency_model import LatencyModel
 from scorer.models.length_bucketing import LengthBucketedRuns
 from scorer.scores.outputs import Scores
 from scorer.settings import Settings
+from scorer.tables.lookup import TableLookup, UnreadTables
+from scorer.tables.tables import Tables
 
+T = TypeVar("T")
 WARM_SIZES = (1, 8, 64, 512)
 FEW = 8  # golden examples per batch: few, so that a slow or cold model also meets the deadline
 
@@ -44,8 +48,8 @@ class LoadedModel:
         cost: predicts how long a batch takes from decoding to the commit of its transaction.
         inference: predicts how long the model alone takes for a batch.
         runs: divides a batch into several runs of the model; None if the model runs once per batch.
-        broken: creates the error that `check_control_row` raises if the model no longer scores the control row.
-        control: the control row: one row of input tensors that the model scored when it was loaded.
+        broken: creates the error that `check_control_row` raises.
+        control: one row of input tensors that the model scored when it was loaded (the control row).
     """
 
     model: Model
@@ -73,10 +77,9 @@ class LoadedModel:
             raise InferenceFailed(str(error)) from error
 
     def check_control_row(self) -> None:
-        """Check that the model still scores its control row.
+        """Check that the model still scores a row that it scored when it was loaded.
 
-        If the model fails, the error that `broken` creates is raised. Raises DependencyUnavailable if the model's server is
-        unavailable.
+        Raises the error from `broken` if it does not, and DependencyUnavailable if the model's server is unavailable.
         """
         try:
             self.run(self.control)
@@ -84,7 +87,9 @@ class LoadedModel:
             raise self.broken(error) from None
 
 
-def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
+def loader(
+    settings: Settings, *, probe: bool | None = None, tables: TableLookup | None = None
+) -> Callable[[Package], LoadedModel]:
     """Return a function that loads a package with the configured backend and prepares its model (see `prepare_model`).
 
     The returned function raises ModelRefused with the reason, and DependencyUnavailable.
@@ -93,24 +98,56 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
         settings: the configuration.
         probe: whether to check that no score depends on the other events in the same batch. If None, only models on servers are
             checked, because models in this process are checked in their trial process.
+        tables: the tables of joined fields. If None, this process reads no tables: a version with joined fields is loaded, but
+            its decoder raises Fatal.
 
     Raises:
         BackendMissing: The backend or its device is missing.
     """
+    # Models in this process are checked in their trial process.
     backend = select.backend_for(settings.model)
     probed = settings.model.backend != "onnx-runtime" if probe is None else probe
 
     def load(package: Package) -> LoadedModel:
-        return prepare_model(*open_with_decoder(backend, package, settings), package.golden, settings, probe=probed)
+        model, decoder = open_with_decoder(
+            backend, package, lambda signature: decoder_factory.create_decoder(settings, signature, tables or UnreadTables())
+        )
+        return prepare_model(model, decoder, package.golden, settings, probe=probed)
 
     return load
 
 
-def open_with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
-    """Open the model of a package, and create the decoder of its events. Raises ModelRefused, DependencyUnavailable."""
+def prepare_tables(load: Callable[[Package], LoadedModel], tables: Tables | None) -> Callable[[Package], LoadedModel]:
+    """Return a function that loads a package with `load`, and then prepares the tables for its joined fields.
+
+    The preparation decodes the columns of all rows in the thread of the reader, before the version is served. Without tables,
+    `load` is returned. The returned function also raises ModelRefused if the rows of a table cannot contain the fields.
+    """
+    if tables is None:
+        return load
+
+    def load_and_prepare(package: Package) -> LoadedModel:
+        loaded = load(package)
+        try:
+            tables.prepare(loaded.model.signature())
+        except FormatMismatch as error:
+            loaded.model.close()
+            raise ModelRefused(str(error)) from None
+        return loaded
+
+    return load_and_prepare
+
+
+def open_with_decoder(backend: Backend, package: Package, create_decoder: Callable[[Signature], T]) -> tuple[Model, T]:
+    """Open the model of a package, and create the decoder of its events.
+
+    Raises:
+        ModelRefused: the model cannot be opened, or `create_decoder` raised FormatMismatch.
+        DependencyUnavailable: the model's server is unavailable.
+    """
     model = backend.open(package)
     try:
-        return model, decoder_factory.create_decoder(settings, model.signature())
+        return model, create_decoder(model.signature())
     except FormatMismatch as error:
         model.close()
         raise ModelRefused(str(error)) from None
@@ -125,10 +162,17 @@ def prepare_model(
     *,
     probe: bool = False,
 ) -> LoadedModel:
-    """Check a model with its golden examples, warm the model up, measure its cost, and return the model ready to score.
+    """Check a model with its golden examples, warm the model up, measure its cost, and return it ready to score.
 
-    The model is closed if an error is raised. If `probe` is true, this function also checks that no score depends on the other
-    events in the same batch. `broken` becomes the attribute `broken` of the returned LoadedModel.
+    The model is closed if an error is raised.
+
+    Args:
+        model: the open model.
+        decoder: decodes events for the model.
+        golden: the golden examples.
+        settings: the configuration.
+        broken: the attribute `broken` of the returned LoadedModel.
+        probe: whether to check that no score depends on the other events in its batch.
 
     Raises:
         ModelRefused: the model fails a check.
@@ -177,10 +221,8 @@ def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
 
 
 def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
-    """Check that no score depends on the other events in the same batch.
-
-    The check is skipped if a golden example cannot be decoded. Raises Refused; see `check_batch_independence`.
-    """
+    """Check that no score depends on the other events in its batch. Raises Refused."""
+    # The check is skipped if a golden example cannot be decoded.
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
@@ -241,7 +283,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
         return
     fixed = not any(-1 in (output.shape or ()) for output in signature.outputs)
     if difference := shape_difference(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
-        raise ModelRefused(f"model.fallback does not fit this version: {difference}; correct model.fallback, or leave it out")
+        raise ModelRefused(f"model.fallback does not fit this version: {difference}; correct or remove model.fallback")
 
 
 def _unsupported_part(output: Output, scores: Scores) -> str:

@@ -1,4 +1,4 @@
-"""Servables. A servable is a model version in one role, with the encoder of its score records."""
+"""Model versions that are ready to serve: each in one role of the channel, with the encoder of its score records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Servable:
     Attributes:
         loaded: the model.
         encoder: the encoder of the version's score records.
-        resolution: the version that the channel names for the role, and the channel revision that names this version.
+        resolution: the version, and the revision of the channel that names it.
         reason: the reason of the channel move that created this revision.
         features: the encoder of the version's feature records; None without a feature log.
     """
@@ -37,32 +37,32 @@ class Servable:
     features: FeatureEncoder | None = None
 
     def in_role(self, resolution: Resolution, reason: str, role: str) -> "Servable":
-        """Return a copy of this servable in the given role. The copy's records contain the revision of `resolution`."""
+        """Return a copy in this role, whose records contain the revision of `resolution`."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def in_place_of_canary(self, reason: str) -> "Servable":
-        """Return a copy of this champion that answers the canary's events in place of the candidate.
+        """Return a copy of this champion that answers the canary's events, for this reason.
 
-        `reason` states why the candidate does not answer these events. The copy's records contain this reason.
+        The copy's records contain the reason.
         """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=reason))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """Return a copy of this servable whose records name another version instead. The other version is not loaded."""
+        """Return a copy whose records name another version, which is not loaded."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
-        """Return a copy of this servable that acts as a shadow for the events of an arm (champion or canary).
+        """Return a copy that acts as a shadow for the events of a role, champion or canary.
 
-        `reason` states why this servable cannot score the events. It is None if this servable can score them.
+        `reason` states why the copy cannot score the events; None if it can.
         """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))
 
     def decodes_like(self, other: "Servable") -> bool:
-        """Return whether this servable and `other` decode each event to the same tensors."""
+        """Return whether both versions decode each event to the same tensors."""
         ours = self.loaded
         theirs = other.loaded
         return type(ours.decoder) is type(theirs.decoder) and ours.model.signature().inputs == theirs.model.signature().inputs
@@ -81,13 +81,13 @@ class Servable:
 
 @dataclass(frozen=True, slots=True)
 class CanaryArm:
-    """The arm of the channel's candidate: the candidate's share of the keys, and the version that answers these keys.
+    """The candidate of the channel, its share of the keys, and the version that answers these keys.
 
     Attributes:
         digest: the candidate's manifest digest.
         percent: the percentage of keys that the candidate answers.
         split: determines the keys that belong to the candidate.
-        servable: the candidate; None if this scorer does not serve it.
+        servable: the loaded candidate; None if this scorer does not serve it.
         version: the candidate's version.
         pairs: the percentage of keys whose events a shadow scores in addition; 0 if the shadow's own setting applies.
         alike: whether candidate and champion decode an event to the same tensors.
@@ -103,14 +103,11 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """Create the arm of the candidate that the channel names in the role `role`.
-
-        The arm's share of the keys is the weight of the role. The role of a shadow has the weight 0, so a shadow answers no
-        keys.
+        """Create the share of the candidate that the channel names in this role.
 
         Args:
-            role: the role of the channel, which names the candidate.
-            servable: the candidate; None if this scorer does not serve it.
+            role: the role of the channel, whose weight is the percentage of keys (0 for a shadow).
+            servable: the loaded candidate; None if this scorer does not serve it.
             champion: the served champion.
         """
         alike = servable is not None and servable.decodes_like(champion)

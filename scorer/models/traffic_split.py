@@ -1,7 +1,6 @@
 """The traffic split: the keys that a canary answers, and the keys that a shadow samples. Pure, so that all scorers agree.
 
-Whether the candidate answers a key depends only on the key, the candidate's digest and the candidate's share. If the share
-grows, the candidate keeps its keys and gets additional ones. A candidate with another digest gets different keys.
+If the candidate's share grows, it keeps its keys and gets additional ones. A candidate with another digest gets different keys.
 """
 
 from dataclasses import dataclass
@@ -22,8 +21,7 @@ SEED_DIGITS = 16  # hexadecimal digits of the digest: its first 8 bytes, big-end
 class TrafficSplit:
     """The selection of a share of the keys: the keys of a canary, or the keys of a shadow's sample.
 
-    A key is hashed with the 64-bit `seed` to one of BUCKETS buckets. The key is selected if the number of its bucket is lower
-    than `below`.
+    A key is selected if its hash, with the 64-bit `seed`, falls into one of the first `below` of BUCKETS buckets.
     """
 
     seed: int
@@ -50,5 +48,5 @@ class TrafficSplit:
         return hashes % np.uint64(BUCKETS) < self.below
 
     def bucket(self, key: bytes | None, place: Place, offset: int) -> int:
-        """Return the bucket of one event. The event's key is hashed or, if the event has no key, its position."""
+        """Return the bucket of one event, from the hash of its key, or of its position if it has no key."""
         return xxh64_intdigest(position_text(place, offset) if key is None else key, self.seed) % BUCKETS

@@ -1,14 +1,12 @@
-"""The version manager polls the channel, loads the aspired version beside the served one, and swaps them between batches.
+"""The version manager polls the channel, loads the version that the channel names, and swaps the versions between batches.
 
-A separate thread does all slow work. The scoring thread calls `serve_aspired`, which only exchanges references. An unavailable
-registry never stops scoring: a running scorer keeps the served version, and a starting scorer serves the last good version.
-
-If the channel names a champion that is refused, or if the policy does not accept the move of the channel, a scorer serves the
-newest good revision in the channel's history. A running scorer usually serves this revision already; a starting scorer loads
-it. A revision is good if its champion is good. If only its candidate is refused, the champion answers the candidate's share
-(see `version_policy.py`). These rules lead all scorers to the same revision. All scorers therefore write the same records, and
-no partition returns to an older revision when its owner changes.
+An unavailable registry never stops scoring. If the channel's champion is refused, the newest good revision of the channel is
+served. If only the candidate is refused, the champion answers the candidate's share of the keys.
 """
+
+# A separate thread does all slow work. The scoring thread calls `serve_aspired`, which only exchanges references. These rules
+# lead all scorers to the same revision: all scorers therefore write the same records, and no partition returns to an older
+# revision when its owner changes. A running scorer usually serves the newest good revision already; a starting scorer loads it.
 
 import logging
 import math
@@ -60,11 +58,9 @@ class _Shared:
 
     Attributes:
         named: the state of the channel at the last poll.
-        fault: why the channel state in `named` itself is refused, for example because the signature of the channel move is
-            invalid; None if the state is accepted.
+        fault: why this state is refused, for example because its signature is invalid; None if it is accepted.
         accepted_revision: the highest revision of an accepted state of the channel.
-        aspired: the versions to serve by role. They come from `named`, or from an earlier state of the channel if `named` is
-            refused. Empty if no state can be served.
+        aspired: the versions to serve by role; empty if no state can be served.
         reason: the reason of the channel move to the aspired versions.
         serving: the served versions by role.
         canary: the candidate's share of the keys, and the served candidate; None if the channel has no candidate.
@@ -73,6 +69,8 @@ class _Shared:
         delayed: the versions by digest that cannot be loaded at present, because a dependency fails or the disk is full.
         moving: whether the served versions must be loaded again, because `reload` changed the load function.
     """
+
+    # The aspired versions come from `named`, or from an earlier state of the channel if `named` is refused.
 
     named: Resolution | None = None
     fault: VersionRefusal | None = None
@@ -88,7 +86,7 @@ class _Shared:
 
 
 def _failed_dependency(error: RegistryError) -> str:
-    """Return the dependency whose failure a transient error of the registry or of the model cache reports."""
+    """Return the dependency that a transient error of the registry or of the model cache reports as failed."""
     return DISK if isinstance(error, DiskFailed) else MODEL_REGISTRY
 
 
@@ -100,11 +98,12 @@ class VersionManager:
         load: loads the model of a package.
         outages: records unavailable dependencies.
         on_refused: called with each refusal, for the metrics.
-        lethal: returns why a candidate with the given identity must not be loaded; None if it may be loaded.
-        candidate: selects the candidate among the channel's roles. A scorer selects the canary; a shadow process selects the
-            canary or the shadow version.
+        lethal: returns why a candidate must not be loaded after crashes; None if it may be loaded.
+        candidate: selects the candidate among the channel's roles.
         guard: tries each version in a trial process before it is loaded in this process.
     """
+
+    # A scorer selects the canary; a shadow process selects the canary or the shadow version.
 
     def __init__(
         self,
@@ -144,7 +143,7 @@ class VersionManager:
         self._moves = move_admission(policy_file, folder)
 
     def start(self) -> None:
-        """Load and serve the aspired version or, if it is refused, the last good version. Then start to follow the channel.
+        """Load and serve the version that the channel names, or the last good one if it is refused. Then follow the channel.
 
         Raises:
             DependencyUnavailable: No version can be served at present. The caller may call `start` again later.
@@ -216,19 +215,16 @@ class VersionManager:
 
     @property
     def trusted_revision(self) -> float:
-        """The highest revision of the channel that this scorer trusts.
+        """The highest revision of the channel that this scorer trusts: the highest that it has accepted.
 
-        If the policy requires signed channel moves, this is the highest revision that the scorer has accepted. Otherwise it is
-        infinity. If a partition was scored by a higher revision, the partition waits until this scorer serves that revision;
-        see `VersionFence`.
+        Infinity if the policy requires no signed channel moves.
         """
+        # If a partition was scored by a higher revision, it waits until this scorer serves that revision; see `VersionFence`.
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
     def registry_revision(self, max_age: float) -> float:
-        """Return the revision of the channel in the registry; infinity if no poll of the last `max_age` seconds succeeded.
-
-        There are no polls while a version is downloaded or loaded.
-        """
+        """Return the revision of the channel in the registry; infinity if no poll of the last `max_age` seconds succeeded."""
+        # There are no polls while a version is downloaded or loaded.
         named = self._tag.named
         is_recent = time.monotonic() - self._tag.polled_at <= max_age
         return (
@@ -244,21 +240,20 @@ class VersionManager:
             return self._shared.fault is not None or any(target.digest in self._shared.refused for target in targets)
 
     def refusals(self) -> list[VersionRefusal]:
-        """Return the refusals of versions, and the refusal of the channel's state if there is one."""
+        """Return the refusals of versions, and of the channel's state."""
         with self._lock:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def delays(self) -> list[VersionRefusal]:
-        """Return the aspired versions that cannot be loaded at present, with the reasons. Loading them is retried."""
+        """Return the versions to serve that cannot be loaded at present, with the reasons. Loading them is retried."""
         with self._lock:
             aspired = {version.digest for version in self._shared.aspired.values()}
             return [delay for digest, delay in self._shared.delayed.items() if digest in aspired]
 
     def serve_aspired(self) -> bool:
-        """Serve the aspired versions if all of them are ready or refused. Call this method between batches.
+        """Serve the new versions if all of them are loaded or refused; return whether the served versions changed.
 
-        Returns:
-            Whether the served versions changed.
+        Call this method between batches.
         """
         shared = self._shared
         with self._lock:
@@ -343,12 +338,12 @@ class VersionManager:
                 log.exception("checking the channel for a new version failed; %s stays in service", self.champion.label)
 
     def _follow(self) -> None:
-        """Poll the channel, and load the versions that it names. If they are refused, load an earlier state of the channel.
+        """Poll the channel, and load the versions that it names, or those of an earlier state if they are refused.
 
         Raises:
-            RegistryError: The registry does not answer, or the channel names no version. In the second case, the earlier states
-                are tried before the error is raised.
+            RegistryError: The registry does not answer, or the channel names no version.
         """
+        # If the channel names no version, the earlier states are tried before the error is raised.
         failed: RegistryError | None = None
         try:
             self._poll_channel()
@@ -364,7 +359,7 @@ class VersionManager:
             raise failed
 
     def _poll_channel(self) -> None:
-        """Poll the channel. If the policy accepts the channel's move, aspire to the named versions. Otherwise record a refusal.
+        """Poll the channel. If the policy accepts its move, plan to serve the named versions; otherwise record a refusal.
 
         Raises:
             RegistryError: The channel names no version, or the registry does not answer.
@@ -394,7 +389,7 @@ class VersionManager:
             self._aspire(resolution, reason)
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
-        """Aspire to the versions that the channel names, and forget earlier refusals of these versions."""
+        """Plan to serve the versions that the channel names, and forget earlier refusals of these versions."""
         with self._lock:
             aspired = self._by_role(resolution)
             for version in aspired.values():
@@ -444,10 +439,8 @@ class VersionManager:
         return by_role
 
     def _aspire_to_earlier(self) -> None:
-        """Try the earlier states of the channel, newest first, until one of them is not refused.
-
-        Do nothing if the currently aspired versions are not refused.
-        """
+        """Try the earlier states of the channel, newest first, until one of them is not refused."""
+        # Nothing is done if the aspired versions are not refused.
         while True:
             with self._lock:
                 if not version_policy.is_refused(self._snapshot()):
@@ -470,20 +463,15 @@ class VersionManager:
             self._execute_actions()
 
     def _forget_older_refusal(self, aspired: Resolution) -> None:
-        """Forget the refusal of a version if it was refused under an older revision, so that the version is tried again.
-
-        A scorer that polls every revision tries the version again at each revision that names it. A scorer that skipped polls
-        must have the same result. The caller must hold the lock.
-        """
+        """Forget the refusal of a version under an older revision, so that it is tried again. The caller must hold the lock."""
+        # A scorer that polls every revision tries the version again at each revision that names it. A scorer that skipped polls
+        # must have the same result.
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
             del self._shared.refused[aspired.digest]
 
     def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
-        """Yield the earlier states of the channel that are newer than the served state, each with the reason of its move.
-
-        The newest state comes first. If no version is served, the state that this scorer served last is included.
-        """
+        """Yield the states of the channel after the served one, the newest first, with the reasons of their moves."""
         tag = self._settings.model.tag
         known_good = None if self._shared.serving else self._tag.known_good()
         try:
@@ -581,21 +569,18 @@ class VersionManager:
             self._shared.delayed[aspired.digest] = VersionRefusal(aspired.version, str(error), aspired.revision)
 
     def _crash_refusal(self, role: str, aspired: Resolution) -> str | None:
-        """Return why a version must not be loaded because of earlier crashes; None if it may be loaded.
-
-        The version that this scorer served last may always be loaded: since it was loaded here before, the crashes must have
-        another cause.
-        """
+        """Return why a version must not be loaded because of earlier crashes; None if it may be loaded."""
+        # The version that this scorer served last may always be loaded: it was loaded here before, so the crashes must have
+        # another cause.
         if role != CHAMPION and (reason := self._lethal(aspired.identity)):
             return reason
         known_good = self._tag.known_good()
         return None if known_good and known_good.digest == aspired.digest else self._guard.refusal(aspired.identity)
 
     def _is_wanted(self, digest: str) -> bool:
-        """Return whether the version that is in its trial is still aspired.
-
-        The channel is polled if the poll interval has elapsed. If the registry is unavailable, the version counts as aspired.
-        """
+        """Return whether the version with this digest, which is being tried, must still be served."""
+        # The channel is polled first if a poll is due.
+        # If the registry is unavailable, the version counts as aspired.
         if self._closing.is_set():
             return False
         now = time.monotonic()

@@ -1,10 +1,12 @@
-"""The version policy decides the next action from a snapshot of the aspired, served and known versions. Pure, idempotent.
+"""The version policy decides the next action: load, serve or unload a version. Pure, idempotent.
 
-The served versions stay until every aspired version is ready or refused. If the aspired champion is refused, the served
-versions stay. If only the candidate is refused, the champion is served under the new revision, and answers the candidate's
-share. The decision does not depend on a scorer's past: a running scorer, a starting scorer and a scorer that skipped polls
-reach the same revision. The previous version stays in memory, so that a rollback needs no load.
+The aspired versions are the versions to serve next. The served versions stay until every aspired version is ready or refused.
+If the aspired champion is refused, the served versions stay. If only the candidate is refused, the champion answers the
+candidate's share.
 """
+
+# The decision does not depend on a scorer's past: a running scorer, a starting scorer and a scorer that skipped polls reach the
+# same revision. The previous version stays in memory, so that a rollback needs no load.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ class LoadVersion:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """The action to serve the aspired versions from the next batch on. A refused candidate is not served."""
+    """The action to serve the loaded versions from the next batch on. A refused candidate is not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,11 @@ class Snapshot:
 
     Attributes:
         aspired: the digest to serve in each role; empty before the channel is resolved.
-        aspired_revision: the revision of the channel that names the aspired versions.
+        aspired_revision: the revision of the channel that names these versions.
         serving: the digest that is served in each role; empty before the first version is served.
         serving_revision: the revision of the channel that names the served versions.
-        states: the state of each known version by digest. The ready versions are in the order in which they were last served or
-            loaded, oldest first.
+        states: the state of each loaded or refused version by digest. The loaded ones are in the order of their last use,
+            oldest first.
     """
 
     aspired: Mapping[str, str]
@@ -70,12 +72,12 @@ class Snapshot:
 
 
 def is_refused(now: Snapshot) -> bool:
-    """Return whether no aspired version can be served: the aspired champion is refused, or there are no aspired versions."""
+    """Return whether there is no version to serve, because the champion is refused or the channel names none."""
     return not now.aspired or now.states.get(now.aspired[CHAMPION]) is VersionState.REFUSED
 
 
 def next_action(now: Snapshot) -> Action:
-    """Return the next action on the way to serving the aspired versions."""
+    """Return the next action on the way to serving the versions that the channel names."""
     if is_refused(now):
         return _unload(now)
     acceptable = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is not VersionState.REFUSED}
@@ -88,7 +90,7 @@ def next_action(now: Snapshot) -> Action:
 
 
 def _unload(now: Snapshot) -> UnloadVersion | Wait:
-    """If too many versions are unused, return the action to unload the least recently used version; otherwise return Wait."""
+    """Return the action to unload the least recently used version if too many are unused, otherwise Wait."""
     needed = {*now.serving.values(), *now.aspired.values()}
     idle = [digest for digest, state in now.states.items() if state is VersionState.READY and digest not in needed]
     return UnloadVersion(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

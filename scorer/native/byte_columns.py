@@ -67,9 +67,9 @@ class ByteColumn(LazySequence[bytes | None]):
 
     @classmethod
     def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "ByteColumn":
-        """Split a text into the parts that end at the positions `ends`.
+        """Split a text into byte strings that end at these positions.
 
-        The first part starts at position `before`. Two parts are separated by `between` bytes, which belong to no part.
+        The first one starts at `before`. `between` bytes separate two of them.
         """
         starts = np.empty_like(ends)
         starts[:1] = before
@@ -84,7 +84,7 @@ class ByteColumn(LazySequence[bytes | None]):
         return strings
 
     def part(self, rows: NDArray[np.int64]) -> "ByteColumn":
-        """Return a column, with the same buffer, of the entries at the indices `rows`, (n,)."""
+        """Return a column of the entries at the indices `rows`, (n,), with the same buffer."""
         nulls = None if self.nulls is None else self.nulls[rows]
         return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 
@@ -155,6 +155,13 @@ def nulls(column: Column) -> list[int]:
     if isinstance(column, ByteColumn):
         return [] if column.nulls is None else np.flatnonzero(column.nulls).tolist()
     return [row for row, text in enumerate(column) if text is None]
+
+
+def is_null(column: Column) -> NDArray[np.bool_]:
+    """Return whether each entry is None, (n,)."""
+    if isinstance(column, ByteColumn):
+        return np.zeros(len(column), np.bool_) if column.nulls is None else column.nulls.astype(np.bool_)
+    return np.fromiter((text is None for text in column), np.bool_, len(column))
 
 
 def take_rows(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:

@@ -79,7 +79,7 @@ class MessageColumns:
 
 
 class NativeFetcher:
-    """The native fetcher of one consumer. Partitions are forwarded to its queue, from which the fetcher collects messages.
+    """The native fetcher of one consumer, which collects the messages of its partitions from one queue.
 
     The fetcher must be closed before the consumer is closed.
 
@@ -108,10 +108,9 @@ class NativeFetcher:
             self._library.fetcher_forward(self._fetcher, partition.topic.encode(), partition.partition)
 
     def collect(self, max_messages: int, seconds: float) -> int:
-        """Collect up to `max_messages` messages from the queue, and return their number.
+        """Collect up to `max_messages` messages from the queue, and return their number; 0 after `close`.
 
-        The call waits up to `seconds`, but only for the first message. The number does not include ends of partitions; see
-        `ends`. After `close`, no message is collected.
+        The call waits up to `seconds`, but only for the first message. Ends of partitions do not count; see `ends`.
         """
         if not self._fetcher:
             time.sleep(seconds)
@@ -177,9 +176,9 @@ class NativeFetcher:
             self._fetcher = None
 
     def _read_lanes(self, lane_count: int) -> None:
-        """Append the new partitions of the C fetcher to `_places`.
+        """Append the new partitions of the C fetcher to `_places`. Raises MemoryError if `lane_count` is negative.
 
-        `lane_count` is the number of partitions that the C fetcher has now. If it is negative, memory is exhausted.
+        `lane_count` is the number of all partitions of the C fetcher.
         """
         if lane_count < 0:
             raise MemoryError
@@ -190,10 +189,9 @@ class NativeFetcher:
 
 
 class _StringArrays:
-    """Arrays into which C code writes `count` strings with `size` bytes in total.
+    """Arrays into which C code writes `count` strings with `size` bytes in total."""
 
-    The buffer of the strings ends with PADDING, the zero bytes that must follow each text that C code scans.
-    """
+    # The buffer ends with PADDING, the zero bytes that must follow each text that C code scans.
 
     def __init__(self, count: int, size: int) -> None:
         self._text = np.empty(size + len(PADDING), np.uint8)
@@ -209,10 +207,7 @@ class _StringArrays:
 
 
 class _HeaderArrays:
-    """Arrays into which C code writes the headers of `count` messages.
-
-    The addresses of the arrays are stored in the structure `at`.
-    """
+    """Arrays into which C code writes the headers of `count` messages; `at` is the C structure with their addresses."""
 
     def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)
@@ -227,9 +222,12 @@ class _HeaderArrays:
 
 
 class HeaderColumns:
-    """The headers of B messages. `counts` has the number of headers of each message.
+    """The headers of B messages.
 
-    `names` and `values` have the names and values of all headers, message after message.
+    Attributes:
+        counts: the number of headers of each message.
+        names: the names of all headers, message after message.
+        values: the values of all headers, message after message.
     """
 
     def __init__(self, counts: NDArray[np.int64], names: ByteColumn, values: ByteColumn) -> None:
@@ -238,10 +236,10 @@ class HeaderColumns:
         self._values = values
 
     def by_name(self) -> dict[str, ByteColumn] | None:
-        """Return the values of each header by its name, one entry per message. Of a repeated header, return the last value.
+        """Return the values of each header by its name, one entry per message; for a repeated header, the last value.
 
         Returns:
-            The columns; None unless all messages have the same header names in the same order.
+            The columns; None if the messages have different header names, or in a different order.
         """
         count = len(self._counts)
         each = int(self._counts[0])
@@ -261,7 +259,8 @@ class HeaderColumns:
         return {name: self._of(at, each) for at, name in enumerate(names)}
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether one of the strings `marks` occurs in the concatenation of all header names."""
+        """Return whether one of these byte strings occurs in the header names."""
+        # The concatenation of all names is searched, so a match may span two names.
         names = self._names.text.data.tobytes()
         return any(mark in names for mark in marks)
 
@@ -273,9 +272,9 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """Return the headers of each message (in the form that `headers_of` returns), and the indices of unreadable messages.
+        """Return the headers of each message (None if unreadable), and the indices of the unreadable messages.
 
-        A message is unreadable if a header name is not UTF-8. In the list, its headers are None.
+        A message is unreadable if a header name is not UTF-8.
         """
         headers: list[Headers] = []
         unread: list[int] = []

@@ -1,4 +1,5 @@
 /* XXH64 of many strings: github.com/Cyan4973/xxHash, doc/xxhash_spec.md. It reads only the strings and keeps no state. */
+#include "hash.h"
 #include "text.h"
 
 static const uint64_t P1 = 0x9E3779B185EBCA87u, P2 = 0xC2B2AE3D27D4EB4Fu, P3 = 0x165667B19E3779F9u;
@@ -34,7 +35,8 @@ static uint64_t stripes(const char **text, const char *end, uint64_t seed)
     return hash;
 }
 
-static uint64_t xxh64(const char *at, const char *end, uint64_t seed)
+/* Return the hash of the text [at, end). */
+uint64_t text_hash(const char *at, const char *end, uint64_t seed)
 {
     uint64_t size = (uint64_t)(end - at);
     uint64_t hash = (size >= STRIPE ? stripes(&at, end, seed) : seed + P5) + size;
@@ -59,6 +61,6 @@ static uint64_t xxh64(const char *at, const char *end, uint64_t seed)
 void texts_hash(const char *text, const int64_t *starts, const int64_t *ends, int64_t count, uint64_t seed, uint64_t *hashes)
 {
     for (int64_t at = 0; at < count; at++) {
-        hashes[at] = xxh64(text + starts[at], text + ends[at], seed);
+        hashes[at] = text_hash(text + starts[at], text + ends[at], seed);
     }
 }

@@ -1,10 +1,11 @@
 """Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the Kafka clients.
 
-The native part calls the librdkafka that confluent-kafka has loaded, and uses the clients of confluent-kafka. To get the
-handles of these clients, the shared object is loaded as a plugin of librdkafka: librdkafka calls each plugin when it creates a
-client. If the loaded librdkafka is incompatible with the shared object, the plugin is not used, and confluent-kafka itself
-fetches events and produces records.
+If the loaded librdkafka is incompatible with the shared object, confluent-kafka itself fetches events and produces records.
 """
+
+# The native part calls the librdkafka that confluent-kafka has loaded, and uses the clients of confluent-kafka. To get the
+# handles of these clients, the shared object is loaded as a plugin of librdkafka, which calls each plugin when it creates a
+# client.
 
 import ctypes
 import logging
@@ -68,10 +69,8 @@ class LibrdkafkaPlugin:
         self.library = library
 
     def handle(self) -> int:
-        """Return the librdkafka handle of the client that this thread created last.
-
-        The result is 0 if librdkafka did not call the plugin for this client, or if the handle was returned already.
-        """
+        """Return the librdkafka handle of the client that this thread created last; 0 if there is none."""
+        # There is none if librdkafka did not call the plugin for this client, or if the handle was returned already.
         return self.library.kafka_newest() or 0
 
 

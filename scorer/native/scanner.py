@@ -1,8 +1,8 @@
 """Scanning of JSON objects and arrays by scanner.c, which returns rows of float32 and ids.
 
-An event is uncertain if the scanner cannot be sure that it has read the event correctly. Another decoder must read uncertain
-events. `scanner.c` documents which events are uncertain, and the ownership of memory. This module keeps the arrays that C uses
-alive until a call returns.
+An event that the scanner may not have read correctly is marked as uncertain, and another decoder must read it. `scanner.c`
+documents which events are uncertain, and the ownership of memory. This module keeps the arrays that C uses alive until a call
+returns.
 """
 
 import ctypes
@@ -27,8 +27,9 @@ Id = str | int | None
 class IdColumn(LazySequence[Id]):
     """The ids of the events of a batch. They are created as Python objects on the first access.
 
-    `text` has the id of each event, followed by a newline. `kinds` has one byte per event: TEXT_ID, INTEGER_ID, NO_ID or
-    UNCERTAIN.
+    Attributes:
+        text: the id of each event, followed by a newline.
+        kinds: one byte per event: TEXT_ID, INTEGER_ID, NO_ID or UNCERTAIN.
     """
 
     def __init__(self, text: NDArray[np.uint8], kinds: bytes) -> None:
@@ -36,10 +37,16 @@ class IdColumn(LazySequence[Id]):
         self._kinds = kinds
 
     def texts(self) -> ByteColumn | None:
-        """Return all ids as text; None if an event has no id or is uncertain."""
+        """Return all ids as text; None if an event has no id, or the scanner is not sure that it has read it correctly."""
         if NO_ID in self._kinds or UNCERTAIN in self._kinds:
             return None
         return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
+
+    def column(self) -> ByteColumn:
+        """Return each id as text; None for an event that has no id or is uncertain."""
+        texts = ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
+        kinds = np.frombuffer(self._kinds, np.uint8)
+        return ByteColumn(texts.text, texts.starts, texts.ends, (kinds == NO_ID) | (kinds == UNCERTAIN))
 
     def absent(self) -> bool:
         """Return whether no event has an id."""
@@ -57,7 +64,7 @@ class IdColumn(LazySequence[Id]):
 
 @dataclass(slots=True)
 class ScanResult:
-    """The result of scanning B events. The rows and ids of uncertain events are undefined.
+    """The result of scanning B events. Where the kind is UNCERTAIN, the scanner may be wrong, and row and id are undefined.
 
     Attributes:
         rows: (B, width) float32, the numbers of each event.
@@ -98,7 +105,7 @@ class Scanner:
         library: the native library.
         fields: the fields, in the order of a row.
         id_name: the name of the field with the id; None if events have no id.
-        bare: whether each event is a JSON array instead of a JSON object. The array is the only field in this case.
+        bare: whether each event is a JSON array, which is the only field.
 
     Raises:
         ValueError: A name needs escapes in JSON, or is repeated.
@@ -124,7 +131,8 @@ class Scanner:
         weakref.finalize(self, library.scanner_free, self._state)
 
     def scan(self, values: Sequence[bytes | None]) -> ScanResult:
-        """Scan a batch in slices that fit in the CPU's cache. An event whose value is None is uncertain."""
+        """Scan a batch of events. An event whose value is None is marked as uncertain."""
+        # The batch is scanned in slices that fit in the CPU's cache.
         count = len(values)
         lengths = (
             values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)

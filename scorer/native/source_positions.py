@@ -1,7 +1,6 @@
 """Scanning of the source positions (topic, partition, offset) of many JSON score records in one call.
 
-A record is uncertain if the scanner cannot be sure that it has read the position correctly. source_positions.c documents which
-records are uncertain.
+A position that the scanner may not have read correctly is marked as uncertain; source_positions.c documents when.
 """
 
 import numpy as np
@@ -22,9 +21,8 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
         rows: (n,) the indices of the records to scan.
 
     Returns:
-        Two arrays (n,) with one entry per record. In the first array, all records with the same topic and partition have the
-        same entry: the index in `rows` of the first of these records. The entry of an uncertain record is UNCERTAIN_PLACE. The
-        second array has the offset of the event, which is undefined for an uncertain record.
+        Two arrays (n,). The first has, for each record, the index in `rows` of the first record with the same topic and
+        partition; UNCERTAIN_PLACE if the position may be wrong. The second has the offset of the event.
     """
     library = native_library().library
     if library is None:

@@ -1,7 +1,6 @@
 """Read notices of channel moves, and status records with the key of this scorer, from the status topic.
 
-A notice states that a channel of the registry was moved, that is, has a new revision. The scorer then polls the registry at
-once. After a lost notice, or if the topic is unreadable, the scorer finds the new revision with its next regular poll.
+After a notice the scorer polls the registry at once. Without notices, it finds a move with its next regular poll.
 """
 
 import logging
@@ -40,10 +39,7 @@ class CallCoalescer:
         self._pending = True
 
     def due(self, now: float) -> bool:
-        """Return whether the caller must make the call now.
-
-        One call serves all earlier requests. If the result is True, these requests are therefore cleared.
-        """
+        """Return whether the caller must make the call now. If so, all earlier requests are cleared."""
         if not self._pending or now < self._last + self._seconds:
             return False
         self._pending = False

@@ -1,7 +1,6 @@
 """Detect foreign members: members of a scorer's consumer group that are not scorers.
 
-The events of partitions that the group assigns to a foreign member are not scored. The decisions are functions of values and
-`now`. A background thread queries the coordinator.
+The events of partitions that the group assigns to a foreign member are not scored.
 """
 
 import logging
@@ -45,11 +44,6 @@ def query_members(settings: Settings) -> list[GroupMember]:
 class ForeignMembers:
     """Detects members of one scorer's consumer group that are not scorers, and reports them in log and metrics.
 
-    The coordinator is queried after each change of the scorer's assignment, because a new member causes a rebalance. The query
-    is repeated every RETRY_SECONDS while there are foreign members, while the scorer is not in the group, and after a failed
-    query. No query is made while no broker answers. There are no other queries, because each query starts a process
-    (`IsolatedGroups`).
-
     Args:
         group: the name of the consumer group.
         ask: returns all members of the group. Raises KafkaException or Fatal.
@@ -58,6 +52,10 @@ class ForeignMembers:
     Attributes:
         members: the foreign members at the last query.
     """
+
+    # The coordinator is queried after each change of the scorer's assignment, because a new member causes a rebalance. The
+    # query is repeated every RETRY_SECONDS while there are foreign members, while the scorer is not in the group, and after a
+    # failed query. There are no other queries, because each starts a process (`IsolatedGroups`).
 
     def __init__(self, group: str, ask: Callable[[], list[GroupMember]], show: Callable[[int], object]) -> None:
         self.members: Sequence[GroupMember] = ()

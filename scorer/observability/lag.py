@@ -1,12 +1,14 @@
 """Compute the lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
-The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
-answered event was written, when the end of the partition was last reached with all events answered, and when the partition last
-had no waiting records. For a reader of committed records, the end is the last stable offset, which is the start of the first
-open transaction. The reader can reach this end while the transaction is open. Therefore a producer that aborts its transactions
-causes no lag in seconds. The first event of a partition after a quiet hour causes no lag either. A partition whose events are
-never answered does have a lag.
+The lag is 0 while all records of the partition are answered. Otherwise it is the time since the partition was last up to date.
 """
+
+# The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
+# answered event was written, when the end of the partition was last reached with all events answered, and when the partition
+# last had no waiting records.
+#
+# The end is the last stable offset, which a reader can reach while a transaction is open. Therefore a producer that aborts its
+# transactions causes no lag in seconds, and neither does the first event after a quiet hour.
 
 from collections.abc import Mapping
 
@@ -14,7 +16,7 @@ from publisher.kafka.partitions import Partition
 
 
 class LagClock:
-    """Computes lags in seconds. For each assigned partition, it stores the last time at which no record waited."""
+    """Computes lags in seconds. For each assigned partition, it stores when all records were last answered."""
 
     def __init__(self) -> None:
         self._caught_up_ms: dict[Partition, int] = {}

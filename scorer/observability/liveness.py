@@ -26,7 +26,7 @@ class WorkerProgress:
         batches: the number of committed batches.
         dead_letters: the number of dead letters.
         recoveries: the number of returns to the committed offsets after a failure.
-        paused: for each partition that cannot be read, a sentence with the reason.
+        paused: for each partition that cannot be read or waits for a table, a sentence with the reason.
         lag: the number of unanswered records by partition.
         lag_seconds: the lag in seconds by partition; see `lag.py`.
         last_event_ms: the timestamp of the last answered event by partition, in Unix ms.
@@ -51,10 +51,7 @@ class WorkerProgress:
 
 
 def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
-    """Return a description of the fault if the main thread made no progress for `limit` seconds, otherwise None.
-
-    During the start-up the result is always None.
-    """
+    """Return a message if the main thread made no progress for `limit` seconds; None otherwise, and during the start-up."""
     age = clock() - progress.heartbeat
     return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
 

@@ -21,6 +21,7 @@ from scorer.features.record_builder import DROP_REASONS
 from scorer.models.load_guard import OUTCOMES
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.load import native_library
+from scorer.observability.table_metrics import TableMetrics
 from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class BatchHistogram(Collector):
 
 
 class LabelledCounter(Collector):
-    """A counter with one label. An update takes a tenth of the time that a labelled child of `Counter` needs."""
+    """A counter with one label. An update takes a tenth of the time of a labelled child of `Counter`."""
 
     def __init__(self, name: str, documentation: str, label: str, registry: CollectorRegistry) -> None:
         self._named = name, documentation, label
@@ -86,14 +87,14 @@ class SessionCounters(Collector):
             ("scorer_commits", "Committed transactions, or confirmed checkpoints with at-least-once delivery.", now.commits),
             ("scorer_aborts", "Aborted transactions, or unconfirmed checkpoints; their events were read again.", now.aborts),
             ("scorer_producer_rotations", "Producers replaced because a commit was slow.", now.rotations),
-            ("scorer_fenced", "Times another producer fenced one of our transactional ids.", now.fenced),
+            ("scorer_fenced", "How often another producer fenced a transactional id of this scorer.", now.fenced),
             ("scorer_commit_seconds", "Time for which the main loop waited for commits.", now.commit_seconds),
         ):
             yield CounterMetricFamily(name, documentation, value=value)
         age = 0.0 if (since := now.open_since) is None else max(0.0, time.monotonic() - since)
         yield GaugeMetricFamily(
             "scorer_open_transaction_seconds",
-            "Age of the open transaction, or of the wait for transactions of other owners.",
+            "How long a transaction has been open, or the scorer has waited for transactions of other owners.",
             age,
         )
 
@@ -127,13 +128,15 @@ class Metrics:
         self.session = SessionCounters(counters)
         self.outages = Outages()
         self.registry.register(self.session)
+        self.tables = TableMetrics()
+        self.registry.register(self.tables)
         at = self.registry
         of_partition = ["topic", "partition"]
         self.latency = BatchHistogram("scorer_event_latency_seconds", "Time from the timestamp of the event to its answer.", at)
-        wait = "Time from the timestamp of the event to the start of its batch: the latency before the first stage."
+        wait = "Time from the timestamp of the event to the start of its batch, which is the latency before the first stage."
         self.wait = BatchHistogram("scorer_event_wait_seconds", wait, at)
-        self.events = LabelledCounter("scorer_events", "Events answered.", "outcome", at)
-        self.batches = Counter("scorer_batches", "Batches published.", registry=at)
+        self.events = LabelledCounter("scorer_events", "Events that this scorer answered, by outcome.", "outcome", at)
+        self.batches = Counter("scorer_batches", "Batches whose answers were published.", registry=at)
         self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
         limited = "Batches by the reason that limited their size."
         self.limited = LabelledCounter("scorer_batches_limited", limited, "by", at)
@@ -144,44 +147,48 @@ class Metrics:
         self.dropped_features.add(dict.fromkeys(DROP_REASONS, 0))
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
         canaried = (
-            "Events in the canary's share of the keys, by the reason why the champion answered; none: the candidate answered."
+            "Events in the canary's share of the keys, by the reason why the champion answered them instead of the candidate; "
+            "none: the candidate answered."
         )
         self.canaried = Counter("scorer_canary_events", canaried, ["fallback"], registry=at)
         skipped_events = "Events that a shadow skipped because its lag exceeded shadow.max_lag_seconds."
         self.skipped = Counter("scorer_shadow_skipped_events", skipped_events, registry=at)
-        self.refused = Counter("scorer_versions_refused", "Versions that were refused.", registry=at)
-        channel_refused = "1 while the version or the move of the channel is refused here; an earlier version is served."
+        self.refused = Counter("scorer_versions_refused", "Model versions that this scorer refused to load.", registry=at)
+        channel_refused = "1 while this scorer refuses the version or the move of the channel and serves an earlier version."
         self.channel_refused = Gauge("scorer_channel_refused", channel_refused, registry=at)
-        tried = "Versions tried in a trial process before they were loaded, by outcome."
+        tried = "Model versions that were loaded in a trial process first, by outcome."
         self.trials = Counter("scorer_version_trials", tried, ["outcome"], registry=at)
         for outcome in OUTCOMES:
             self.trials.labels(outcome)
         self._load_seconds = Gauge(
             "scorer_version_load_seconds",
-            "Duration of the current load of a version, including its trial; 0 without a load.",
+            "How long the current load of a version has taken, including its trial; 0 while no load is in progress.",
             registry=at,
         )
         self.fence_timeouts = Counter(
             "scorer_revision_fence_timeouts",
-            "Partitions taken over before this scorer served the revision that had scored them.",
+            "Partitions that this scorer took over without serving the newer revision that had scored them.",
             registry=at,
         )
         younger = (
-            "1 while the channel is at a lower revision than a partition that was taken over: it was recreated or restored."
+            "1 while the channel is at a lower revision than the one that scored a partition before this scorer took it over: "
+            "the channel was recreated or restored."
         )
         self.channel_younger = Gauge("scorer_channel_younger", younger, registry=at)
-        self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", of_partition, registry=at)
-        lag = "Time since the partition last had no waiting records; 0 while none wait."
+        self.lag_records = Gauge(
+            "scorer_lag_records", "Records of the partition that are not answered yet.", of_partition, registry=at
+        )
+        lag = "How long the partition has had waiting records; 0 while no records wait."
         self.lag_seconds = Gauge("scorer_lag_seconds", lag, of_partition, registry=at)
         retention = "How long the input topic retains events, if it deletes them by age, as of the start of the scorer."
         self._input_retention = Gauge("scorer_input_retention_seconds", retention, ["topic"], registry=at)
         self.model = Gauge(
             "scorer_model_info", "The served versions by role.", ["model", "version", "digest", "role"], registry=at
         )
-        self.revision = Gauge("scorer_model_revision", "The served revision of the channel.", registry=at)
-        paused = "1 while an assigned partition is not read."
+        self.revision = Gauge("scorer_model_revision", "The revision of the channel that this scorer serves.", registry=at)
+        paused = "1 while this scorer does not read the assigned partition."
         self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
-        unavailable = Gauge("scorer_away", "1 while a dependency is unavailable.", ["what"], registry=at)
+        unavailable = Gauge("scorer_away", "1 while the dependency is unavailable.", ["what"], registry=at)
         for what in KINDS:
             unavailable.labels(what).set_function(partial(self.outages.is_unavailable, what))
         foreign = "Members of the consumer group that are not scorers."
@@ -226,9 +233,9 @@ class Metrics:
         self.stage.add(stages)
 
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
-        """Count a batch's events that belong to the canary.
+        """Count the canary's events in a batch.
 
-        `fallbacks` has the number of these events that the champion answered, by reason.
+        `fallbacks` has the number of these events that the champion answered instead, by reason.
         """
         self.canaried.labels("none").inc(events - sum(fallbacks.values()))
         for reason, count in fallbacks.items():

@@ -1,10 +1,11 @@
 """Export spans of batches over OTLP/HTTP with the OpenTelemetry SDK, whose OTEL_ variables apply.
 
 The header `traceparent` (W3C) of an event is copied to its score, so that the producer of the event and the consumer of the
-score share a trace. A batch has events of many producers. Its span is therefore in a separate trace, with links to the spans of
-the events. The score of an event without a `traceparent` gets the `traceparent` of the batch. An unavailable collector affects
-no score: the SDK drops spans and logs the failure.
+score share a trace. The span of a batch is in a separate trace, with links to the spans of its events. An unavailable collector
+affects no score.
 """
+
+# A batch has events of many producers. The score of an event without a `traceparent` gets the `traceparent` of the batch.
 
 import logging
 import os
@@ -124,10 +125,7 @@ def with_ids(record: logging.LogRecord) -> bool:
 
 
 def _carried(headers: Headers) -> Carried:
-    """Return the last `traceparent` header and the last `tracestate` header of an event.
-
-    If the `traceparent` is missing or invalid, the list is empty.
-    """
+    """Return the last `traceparent` and the last `tracestate` header of an event; empty without a valid `traceparent`."""
     trace_headers = {name: value for name, value in headers or () if name in ("traceparent", "tracestate")}
     parent = _bytes(trace_headers.get("traceparent"))
     if PARENT.fullmatch(parent) is None:
@@ -137,10 +135,7 @@ def _carried(headers: Headers) -> Carried:
 
 
 def _links(carried: list[Carried]) -> Iterator[Link]:
-    """Yield a link to each span that the `traceparent` headers of the events name and mark as sampled.
-
-    A span that several events name is yielded only once.
-    """
+    """Yield a link to each sampled span that the `traceparent` headers of the events name, without repetitions."""
     for parent in dict.fromkeys(headers[0][1] for headers in carried if headers):
         match = PARENT.fullmatch(_bytes(parent))
         if match is not None and int(match[3], 16) & TraceFlags.SAMPLED:

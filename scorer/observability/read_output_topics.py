@@ -58,8 +58,7 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 def _records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
     """Yield the committed records of a topic from the offset `start` on.
 
-    If `follow` is True, the call waits for further records without end. Otherwise it reads up to the current end, and yields
-    the records in the order of their timestamps.
+    With `follow`, wait for further records without end. Otherwise read up to the current end, in the order of the timestamps.
     """
     transient = Codes(*PASSING.items(), *ABSENT.items())
     follower = TopicFollower(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], transient)

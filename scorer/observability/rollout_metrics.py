@@ -54,10 +54,12 @@ class RolloutMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         now = self._state
-        yield GaugeMetricFamily("scorer_rollout_leader", "1 while this replica of the controller leads.", now.is_leader)
+        yield GaugeMetricFamily("scorer_rollout_leader", "1 while this replica of the controller is the leader.", now.is_leader)
         yield GaugeMetricFamily("scorer_rollout_look_age_seconds", AGE, max(0.0, self._clock() - now.iterated_at))
         yield GaugeMetricFamily("scorer_rollout_registry_away", "1 while the registry is unavailable.", now.registry_away)
-        decisions = CounterMetricFamily("scorer_rollout_decisions", "Written decisions by verdict.", labels=["verdict"])
+        decisions = CounterMetricFamily(
+            "scorer_rollout_decisions", "Decisions that the controller has logged, by verdict.", labels=["verdict"]
+        )
         for verdict, count in sorted(now.decisions.items()):
             decisions.add_metric([verdict], count)
         yield decisions
@@ -70,11 +72,11 @@ class RolloutMetrics(Collector):
         if not now.running:
             return
         for name, documentation, value in (
-            ("step", "The current step of the plan, counted from 1; 0 before the first.", now.step + 1),
+            ("step", "The current step of the plan, counted from 1; 0 before the first step.", now.step + 1),
             ("steps", "Number of steps of the plan.", now.steps),
-            ("baked_seconds", "Elapsed bake time of the step.", now.baked_seconds),
-            ("wanted_seconds", "Bake time of the step.", now.wanted_seconds),
-            ("pairs", "Events of the step that both versions scored.", now.pairs),
+            ("baked_seconds", "How long the step has baked so far.", now.baked_seconds),
+            ("wanted_seconds", "The bake time that the step requires.", now.wanted_seconds),
+            ("pairs", "Events that both versions scored during the step.", now.pairs),
             (
                 "waits_for_person",
                 "1 while the rollout waits for an operator to approve, resume or abort it.",
@@ -83,5 +85,5 @@ class RolloutMetrics(Collector):
         ):
             yield GaugeMetricFamily(f"scorer_rollout_{name}", documentation, value)
         if now.behind_seconds is not None:
-            documentation = "Lag of the canary analysis behind the scores."
+            documentation = "How far the canary analysis lags behind the scores."
             yield GaugeMetricFamily("scorer_rollout_behind_seconds", documentation, now.behind_seconds)

@@ -1,11 +1,12 @@
 """Status records: the state of each scorer in the compacted topic `<name>.status`, so that no other database is needed.
 
-The key of a status record is the scorer's owner id. The topic also has notices of channel moves, with other keys (see
-`channel_move_listener.py`). Every principal with Write on the topic can write any record. Readers therefore bound the number
-and size of the records that they keep, and base no decision about a process on its record alone. A record with an old heartbeat
-belongs to a scorer that has died. A scorer that waits for a dependency during its start-up writes records with the state
-`waiting`. The last record of a scorer that stops has the state `stopped`.
+The key of a status record is the scorer's owner id. A record with an old heartbeat belongs to a scorer that has died.
 """
+
+# The topic also has notices of channel moves, with other keys (see `channel_move_listener.py`). Every principal with Write on
+# the topic can write any record. Readers therefore bound the number and size of the records that they keep, and base no
+# decision about a process on its record alone. A scorer that waits for a dependency during its start-up writes records with the
+# state `waiting`. The last record of a scorer that stops has the state `stopped`.
 
 from typing import Annotated
 
@@ -51,6 +52,30 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     paused: str = ""
 
 
+class TablePartitionStatus(msgspec.Struct, frozen=True):
+    """The state of one partition of a table in a scorer.
+
+    Attributes:
+        table: the name of the table.
+        partition: the partition of the table's topic.
+        rows: the number of rows.
+        bytes: the memory that the rows take.
+        position: the next offset that the scorer reads.
+        end: the last known end of the partition.
+        lag_seconds: the time since the position last equalled the end.
+        restored: whether the rows have reached the end that the partition had when it was assigned.
+    """
+
+    table: str
+    partition: Number
+    rows: Count
+    bytes: Count
+    position: Count
+    end: Count
+    lag_seconds: Seconds
+    restored: bool
+
+
 class ScorerStatus(msgspec.Struct, frozen=True):
     """The value of a status record: the status of one scorer. Times are in Unix ms.
 
@@ -67,6 +92,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
         waiting: the dependency that the scorer waits for, with the error; "" if it does not wait.
         delayed: the reason by version for versions that the channel names and that cannot be loaded yet, such as a full disk.
         shadow: whether the scorer is a shadow: it has a separate group, writes no answers, and takes no part in rollouts.
+        tables: the partitions of tables whose rows the scorer holds.
     """
 
     scorer: str
@@ -86,6 +112,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     shadow: bool = False
     waiting: str = ""
     delayed: dict[str, str] = msgspec.field(default_factory=dict)
+    tables: list[TablePartitionStatus] = msgspec.field(default_factory=list)
 
 
 _decoder = DocumentDecoder(ScorerStatus)
@@ -97,11 +124,8 @@ def notice_key(channel: str) -> str:
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """Parse a record of the status topic as a status record.
-
-    Return None if the record is a notice or a tombstone, if its value is unreadable, or if its key differs from the field
-    `scorer` of its value.
-    """
+    """Parse a record of the status topic as a status record; None if it is not one."""
+    # Notices, tombstones and unreadable values are no status records. The key must equal the field `scorer` of the value.
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)

@@ -50,14 +50,14 @@ class ReplayableDeadLetter:
 def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> ReplayableDeadLetter:
     """Read a dead letter, and create the record that replays its event.
 
-    The record has the original partition, key, value and headers of the event. If the event had no readable header `ce_id`,
-    this header is added. The record has no timestamp, so the producer sets the time of the replay: with the original timestamp,
-    retention could delete the record before it is scored. A deadline before `now_ms` (Unix ms) is removed, because the event
-    would otherwise be answered as `expired`.
+    The record has the partition, key, value and headers of the event, and a header `ce_id`. A deadline before `now_ms` (Unix
+    ms) is removed.
 
     Raises:
-        NotReplayable: the dead letter does not contain the position of its event, or does not contain the event.
+        NotReplayable: the dead letter does not contain its event, or the event's position.
     """
+    # The record has no timestamp, so the producer sets the time of the replay: with the original timestamp, retention could
+    # delete the record before it is scored. With the old deadline the event would be answered as `expired`.
     (message_headers,), unread = headers_of([message])
     headers = message_headers or []
     facts = dead_letter_facts(headers)
@@ -89,7 +89,7 @@ def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> Replayable
 
 
 def check_target(letter: ReplayableDeadLetter, topics: Mapping[str, tuple[int, int]]) -> None:
-    """Check that the replayed event can be written to its input topic. Raises NotReplayable otherwise.
+    """Raise NotReplayable if the event cannot be written to its input topic.
 
     Args:
         letter: the dead letter.
@@ -97,7 +97,7 @@ def check_target(letter: ReplayableDeadLetter, topics: Mapping[str, tuple[int, i
     """
     source = letter.source
     if source.topic not in topics:
-        raise NotReplayable(f"it came from {source.topic}, which is no input topic of this scorer")
+        raise NotReplayable(f"it came from {source.topic}, which is not an input topic of this scorer")
     partitions, largest = topics[source.topic]
     if source.partition >= partitions:
         raise NotReplayable(f"it came from {source.topic}[{source.partition}], and the topic has {partitions} partitions")

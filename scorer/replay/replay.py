@@ -1,9 +1,11 @@
 """Replay of dead letters: their events are written to their input topics again, each event at most once.
 
-One transaction contains events and, in the compacted topic `<dead letters>.replayed`, the positions of their dead letters. All
-replays of a scorer share one transactional id. A new replay first fences an earlier replay, and then reads the positions that
-were replayed. So no event is written twice, even if a replay is killed or two replays run at once.
+A replay may be killed, or run beside another one, without writing an event twice.
 """
+
+# One transaction contains events and, in the compacted topic `<dead letters>.replayed`, the positions of their dead letters.
+# All replays of a scorer share one transactional id. A new replay first fences an earlier replay, and then reads the positions
+# that were replayed.
 
 import contextlib
 import time
@@ -51,7 +53,7 @@ class ReplaySummary:
         replayed: the number of replayed dead letters by reason.
         uncertain: the number of dead letters in a transaction that may have been committed.
         late: the number of events that were replayed without their deadline, because it has passed.
-        before: the number of dead letters that an earlier replay has replayed.
+        before: the number of dead letters that an earlier replay has written.
         others: the number of dead letters that are not selected.
         unfit: the number of dead letters that cannot be replayed.
         examples: the positions of some dead letters that cannot be replayed, with the reasons.
@@ -177,7 +179,7 @@ def _write(
 
 
 def _replayed_record(settings: Settings, place: Position, letter: ReplayableDeadLetter) -> Record:
-    """Return the record of the topic `.replayed` that marks the dead letter at `place` as replayed."""
+    """Return the record of the topic `.replayed` which states that the dead letter at this position was replayed."""
     value = {"id": letter.id, "source": str(letter.source), "reason": letter.reason}
     return settings.replayed_topic, orjson.dumps(value), str(place).encode(), -1, 0, None
 
@@ -199,9 +201,9 @@ class _ReplayRun:
     def chunks(self, most: int) -> Iterator[list[tuple[Position, ReplayableDeadLetter]]]:
         """Yield the dead letters to replay, with their positions, in chunks of at most `most`.
 
-        A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter. Dead letters of the same partition are yielded
-        in the order of their offsets.
+        Dead letters of the same partition are in the order of their offsets.
         """
+        # A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter.
         self._read_replayed()
         chunk: list[tuple[Position, ReplayableDeadLetter]] = []
         size = 0
@@ -236,10 +238,7 @@ class _ReplayRun:
                 self.summary.before += 1
 
     def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
-        """Read the dead letter at the position `place`.
-
-        If the dead letter is not selected, or cannot be replayed, it is counted in the summary, and None is returned.
-        """
+        """Read the dead letter at this position; None if it is not selected or cannot be replayed, which is counted."""
         try:
             letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.includes(letter):

@@ -39,6 +39,7 @@ from scorer.rescore.selection import ScoreSelection
 from scorer.scores import formats
 from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings
+from scorer.settings.features import FeatureLogSettings
 from scorer.worker.encode import Target
 
 CHUNK_RECORDS = 5_000  # the most selected records of one transaction
@@ -103,8 +104,12 @@ class RescoreSummary:
 
 
 def correcting_settings(settings: Settings) -> Settings:
-    """Return a copy of the settings whose output topic is the topic of corrections."""
-    return settings.model_copy(update={"output": settings.output.model_copy(update={"topic": settings.corrections_topic})})
+    """Return a copy of the settings whose output topic is the topic of corrections, and which have no feature log.
+
+    A corrected score gets no feature record, so that no schema of feature records is needed.
+    """
+    output = settings.output.model_copy(update={"topic": settings.corrections_topic})
+    return settings.model_copy(update={"output": output, "features": FeatureLogSettings()})
 
 
 def rescore(

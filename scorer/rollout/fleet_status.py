@@ -25,10 +25,11 @@ V = TypeVar("V")
 class NewestScorers(dict[str, V]):
     """One value per scorer, limited to the scorers with the newest records.
 
-    The limit is needed because every process with write access to the status topic can report scorers that do not exist. Beyond
-    SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed. A removed scorer that still runs
-    returns with its next heartbeat.
+    Beyond SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed.
     """
+
+    # Every process with write access to the status topic can report scorers that do not exist. A removed scorer that still runs
+    # returns with its next heartbeat.
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,9 +87,10 @@ class Fleet:
     """The last record of each scorer, with the last time at which the scorer was alive (Unix seconds).
 
     Attributes:
-        caught_up: Whether the status topic has been read to its end. A record with the state `running` that arrives later
-            proves that its scorer is alive when the record arrives.
+        caught_up: Whether the status topic has been read to its end.
     """
+
+    # After that, a record with the state `running` proves that its scorer is alive when the record arrives.
 
     last: NewestScorers[tuple[ScorerStatus, float]] = field(default_factory=NewestScorers)
     caught_up: bool = False
@@ -127,15 +129,14 @@ class Fleet:
 def move_progress(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: float) -> MoveProgress:
     """Return how far the live scorers that follow the move's channel have applied the move.
 
-    The outcome is `flipped` if every scorer serves the move's revision or a later one. It is `refused` if no scorer waits and
-    at least one scorer has refused the move. It is `waiting` otherwise, and whenever a wanted partition has no scorer.
-
     Args:
         move: The move.
         fleet: The last records of the scorers.
         wanted: All partitions that a live scorer has owned since the move.
         now: The time in Unix seconds.
     """
+    # The outcome is `flipped` if every scorer serves the move's revision or a later one. It is `refused` if no scorer waits and
+    # at least one has refused the move. It is `waiting` otherwise, and whenever a wanted partition has no scorer.
     scorers = tuple(_scorer_progress(move, record) for record in fleet.live(now, move.channel))
     missing = tuple(sorted(wanted - live_partitions(move, fleet, now)))
     outcomes = {scorer.outcome for scorer in scorers}

@@ -1,8 +1,7 @@
-"""Read the scorers' status topic to follow a channel move, and write to the topic to notify scorers of a move.
+"""Read the scorers' status topic to follow a channel move, and write to the topic to notify scorers of a move."""
 
-The clocks of the scorers and of this machine are assumed to agree within `STALE_SECONDS`. A scorer whose record arrives while
-this process runs counts as live regardless of its clock.
-"""
+# The clocks of the scorers and of this machine are assumed to agree within `STALE_SECONDS`. A scorer whose record arrives while
+# this process runs counts as live regardless of its clock.
 
 import time
 from collections.abc import Callable

@@ -1,11 +1,13 @@
 """Generation of schemas for producers from a signature. An event that conforms to the schema is valid for the version.
 
-Each type is the narrowest type that holds every value of the dtype, except for uint64 in Avro, which has only a signed long.
-Protobuf fields are declared with presence, so that zero and absent differ. Field numbers follow the order of the signature, so
-new fields belong at the end. Arrays with a shape are flat in Avro and Protobuf; JSON allows flat and nested arrays. Binary
-fields are bytes, in JSON base64 text. Only JSON Schema limits the length of arrays of varying length. Fields with paths are in
-nested objects, records and messages.
+Field numbers in Protobuf follow the order of the signature, so new fields belong at the end. Fields with paths are in nested
+objects, records and messages.
 """
+
+# Each type is the narrowest type that holds every value of the dtype, except for uint64 in Avro, which has only a signed long.
+# Protobuf fields are declared with presence, so that zero and absent differ. Arrays with a shape are flat in Avro and Protobuf;
+# JSON allows flat and nested arrays. Binary fields are bytes, in JSON base64 text. Only JSON Schema limits the length of arrays
+# of varying length.
 
 import json
 import re
@@ -61,11 +63,11 @@ GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
 
 
 def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
-    """Return the tree of the fields inside the event's value.
+    """Return the tree of the fields inside the event's value, with a field for the event's id at `id_field`.
 
-    If no field of the signature has the path `id_field`, a field for the event's id is added to the tree at this path. The name
-    of the added field is "". It is the first field if `first` is True, otherwise the last.
+    The added field has the name "". It is the first field if `first` is true, otherwise the last.
     """
+    # Nothing is added if a field of the signature already has this path.
     inside = field_sources.only_value_fields(signature).fields
     fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in inside]
     try:
@@ -78,9 +80,9 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
 
 
 def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
-    """Return a dictionary with one entry: under `key`, a text that lists the fields outside the event's value.
+    """Return a dictionary with one entry under `key`: a text about the fields outside the event's value.
 
-    If there are no such fields, the dictionary is empty.
+    The dictionary is empty if there are no such fields.
     """
     descriptions = [
         f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.describe_source(field)}"
@@ -91,10 +93,8 @@ def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
 
 
 def _is_required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
-    """Return whether an event must contain a part of the tree.
-
-    A part is a field, or an object or array of fields. An object or array is required if it contains a required field.
-    """
+    """Return whether an event must contain a field, or an object or array of fields."""
+    # An object or array is required if it contains a required field.
     if isinstance(below, str):
         return below in fields and fields[below].required
     return any(_is_required(part, fields) for part in below.values())

@@ -21,7 +21,7 @@ class IncompatibleChange:
 
 
 def find_incompatible_changes(old: Signature, new: Signature, *, positional: bool = False) -> list[IncompatibleChange]:
-    """Return the changes by which an event that is valid for `old` may be invalid for `new`; empty if there are none.
+    """Return the changes by which a valid event of the old signature may be invalid for the new one; empty if there are none.
 
     Args:
         old: the signature of the existing events.
@@ -79,7 +79,7 @@ def _source_change(old: InputField, new: InputField) -> str | None:
 
 
 def _type_change(old: str, new: str, *, raw: bool) -> str | None:
-    """Return the change of dtype as text if a value of the old dtype may be invalid for the new dtype, else None.
+    """Return the change of dtype as text, if a value of the old dtype may be invalid for the new one; else None.
 
     A binary field (`raw`) must keep its dtype.
     """

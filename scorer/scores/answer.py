@@ -9,8 +9,7 @@ from scorer.scores.outputs import Scores
 class BatchAnswers:
     """The scores, the decisions and the common status of some rows of a batch.
 
-    `scores` has one JSON text per row. If `columns` is given, `scores` and `decisions` are created from `columns` when they are
-    first used.
+    `scores` has one JSON text per row. With `columns`, scores and decisions are created from them on first use.
     """
 
     def __init__(

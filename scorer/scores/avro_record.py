@@ -58,15 +58,15 @@ class AvroRecordEncoder(RecordEncoder):
 def as_json(value: bytes, start: int, carry: Sequence[CarriedField] = ()) -> Any:
     """Decode a score record to JSON values. The record begins after a header of `start` bytes.
 
-    The result has no `carried` if the record was written before `output.carry` was configured, and no `fallback` if that field
-    is null. Raises ValueError if the value is not a score record.
+    Raises ValueError if the value is not a score record.
     """
+    # There is no `carried` if the record was written before `output.carry` was configured, and no `fallback` if it is null.
     stream = BytesIO(value)
     stream.seek(start)
     try:
         record: Any = schemaless_reader(stream, parse_schema(SCHEMA), None)
     except READ_FAULTS as error:
-        raise ValueError(f"not a score record in Avro: {error!r}") from error
+        raise ValueError(f"this is not a score record in Avro: {error!r}") from error
     if record["fallback"] is None:
         del record["fallback"]
     if carry and stream.tell() < len(value):
@@ -75,11 +75,9 @@ def as_json(value: bytes, start: int, carry: Sequence[CarriedField] = ()) -> Any
 
 
 def _decode_carried(stream: BytesIO, end: int, carry: Sequence[CarriedField]) -> dict[str, Any]:
-    """Decode the carried fields, which are the last part of a record, as `carry` configures them now.
-
-    If the record ends before a field, the field was configured after the record was written, and its value is None. If a field
-    cannot be read, the record was written with a different configuration, and this field and all later fields are None.
-    """
+    """Decode the carried fields, which are the last part of a record; None for a field that cannot be read."""
+    # A field that was configured after the record was written is missing. If a field cannot be read, the record was written
+    # with a different configuration, and this field and all later fields are None.
     carried: dict[str, Any] = dict.fromkeys(field.name for field in carry)
     with contextlib.suppress(*READ_FAULTS):
         for field in carry:

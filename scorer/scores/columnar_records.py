@@ -1,8 +1,8 @@
 """Encoding of the score records of a batch as columns, without a Python object per event.
 
-A batch can be encoded as columns only if it meets these conditions: it was fetched natively and is large enough, the headers of
-its events contain only ids and deadlines in the future, each event has a finite score of one output, and the records are JSON
-without headers. `RecordEncoder` encodes the records of all other batches. Both encoders produce the same bytes.
+The batch must be large and fetched natively, and its headers may contain only ids and deadlines in the future. Each event must
+have a finite score of one output, and the records must be JSON without headers. `RecordEncoder` encodes all other batches. Both
+encoders produce the same bytes.
 """
 
 from collections.abc import Sequence
@@ -51,14 +51,12 @@ def packed(
     scored_ms: int,
     carried: Sequence[Row | None] | None = None,
 ) -> ColumnarRecords | None:
-    """Encode a record for every event of a batch as columns.
-
-    Return None if the batch does not meet the conditions for columns at the top of this module.
+    """Encode a record for every event of a batch as columns; None if the batch must be encoded row by row.
 
     Args:
         batch: the fetched events.
         ids: the values of the configured id field, or the values of the id header.
-        parts: the scores of each version. Each row of the batch belongs to exactly one part.
+        parts: the scores of each version, which together cover each row once.
         topic: the output topic.
         partitions: the number of partitions of the output topic.
         scored_ms: the time of scoring in Unix ms.
@@ -96,9 +94,9 @@ def packed(
 
 
 def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | None:
-    """Return the scores of all parts as JSON texts, in the order of the batch's rows.
+    """Return the scores of all versions as JSON texts, in the order of the batch's rows.
 
-    The result is None if the scores of a part cannot be encoded in one text; see `Scores.joined`.
+    Returns None if the scores of a version cannot be encoded in one text; see `Scores.joined`.
     """
     columns: list[ByteColumn] = []
     for part in parts:
@@ -118,7 +116,7 @@ def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | Non
 
 
 def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-    """Return a list of the possible decisions of all parts, and for each row the index of its decision in that list."""
+    """Return the possible decisions of all versions, and for each row the index of its decision."""
     if len(parts) == 1:
         return parts[0].scores.decided()
     names: list[str | None] = []
@@ -133,7 +131,7 @@ def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequenc
 def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
     """Return the possible ends of a record, and for each row of the batch the index of its end.
 
-    `tails` has one end per part, which all records of the part have in common. It is returned unchanged as the first value.
+    `tails` has one text for each version: the end that all records of the version have in common.
     """
     indices = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
@@ -147,9 +145,7 @@ def _end_pieces(
     carried: Sequence[Row | None] | None,
     count: int,
 ) -> list[RecordPiece]:
-    """Return the pieces of a record that follow the event's time.
-
-    These are the end that all records of a version have in common, and the carried fields of the event.
+    """Return the parts of each record after the event's time: the end common to a version's records, and the carried fields.
 
     Args:
         encoder: encodes the carried fields.
@@ -188,16 +184,14 @@ def id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) 
 
 
 def _require_ids(ids: ByteColumn) -> list[RecordPiece] | None:
-    """Return one piece with these ids; None if an id is empty, because an empty id counts as absent."""
+    """Return one piece with these ids; None if an id is empty, which counts as absent."""
     return None if ids.any_empty() else [RecordPiece(ids)]
 
 
 def _encode_ids(ids: list[str]) -> list[RecordPiece] | None:
-    """Return one piece with these ids, encoded as the content of JSON strings.
-
-    All ids are encoded in one JSON text, which is then split. The result is None if an id contains the characters at which the
-    text is split.
-    """
+    """Return one piece with these ids as the content of JSON strings; None if they cannot be encoded together."""
+    # All ids are encoded in one JSON text, which is then split. That fails if an id contains the characters at which it is
+    # split.
     text = orjson.dumps(ids)
     characters = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero((characters[:-1] == QUOTE) & ((characters[1:] == COMMA) | (characters[1:] == BRACKET)))

@@ -1,8 +1,8 @@
-"""Decoding of score records from JSON to typed records. `formats.as_json` converts the other formats to JSON.
+"""Decoding of score records from JSON to typed records. `formats.as_json` converts the other formats to JSON."""
 
-Two readers do not use this module. The canary analysis reads millions of records a minute, and has a decoder for many records
-in one call (`rollout/canary_analysis/answer_records.py`). The audit is part of the publisher, which must not import the scorer.
-"""
+# Two readers do not use this module. The canary analysis reads millions of records a minute, and has a decoder for many records
+# in one call (`rollout/canary_analysis/answer_records.py`). The audit is part of the publisher, which must not import the
+# scorer.
 
 from typing import Annotated, Any
 

@@ -1,7 +1,6 @@
 """Selection of the record encoder for `output.format`, and conversion of records to JSON. Only that format's code is imported.
 
-If a schema registry is configured, the schema is registered as `<topic>-value`, and each Avro or Protobuf record begins with
-Confluent's header, which has the schema's id. Without a registry, a record has no header.
+With a schema registry, each Avro or Protobuf record begins with Confluent's header, which has the schema's id.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +78,7 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
 def _require_header(value: bytes, start: int) -> bytes:
     """Return the value unchanged. Raises ValueError if records have a header (`start` > 0), and this value has no header."""
     if start and not value.startswith(MAGIC):
-        raise ValueError("not a score record: it does not begin with the id of a schema")
+        raise ValueError("this is not a score record, because it does not begin with the id of a schema")
     return value
 
 

@@ -93,13 +93,13 @@ class Scores:
         return top_column(column, output.top, self._signature.labels_of(output)) if output.top else score_column(column)
 
     def joined(self) -> tuple[bytes, NDArray[np.int64]] | None:
-        """Encode all scores in one JSON text. Each score has the same text as in the result of `encoded`.
+        """Encode all scores in one JSON text.
 
         Returns:
-            The text, and the end position of each score. The first score begins at position 1, and two scores are separated by
-            one byte. The result is None if there are several outputs, or if a score is neither a number nor a flat array of
-            numbers.
+            The text, and the end position of each score. The first score begins at position 1, and one byte separates two
+            scores. None if there are several outputs, or a score is neither a number nor a flat array of numbers.
         """
+        # Each score has the same text as in the result of `encoded`.
         if list(self.columns) != [None] or self._signature.outputs[0].top:
             return None
         column = np.ascontiguousarray(self.columns[None])
@@ -112,15 +112,13 @@ class Scores:
         return text, np.flatnonzero(characters == BRACKET)[:-1] + 1
 
     def decisions(self) -> list[str | None]:
-        """Return the decision of each row. If the signature has no decision rule and no labels, all decisions are None.
-
-        The rule compares a score with a threshold, or selects the label of the largest value.
-        """
+        """Return the decision of each row; None for all rows if the signature has no decision rule and no labels."""
+        # The rule compares a score with a threshold, or selects the label of the largest value.
         names, indices = self.decided()
         return [names[index] for index in indices.tolist()]
 
     def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """Return a list of the possible decisions, and for each row the index of its decision in this list, (B,)."""
+        """Return the possible decisions, and for each row the index of its decision, (B,)."""
         rule = self._signature.decision
         column = self.decided_on()
         if isinstance(rule, Argmax):
@@ -132,10 +130,8 @@ class Scores:
         return (None,), np.zeros(len(self), np.int32)
 
     def _decide_by_label(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """Return the decisions for a (B, n) column, in the same form as `decided`.
-
-        The decision is the label of the largest value of a row, or `rule.below` if this value is below the threshold.
-        """
+        """Return the possible decisions for a (B, n) column, and for each row the index of its decision."""
+        # The decision is the label of the largest value of a row, or `rule.below` if this value is below the threshold.
         labels = self._signature.labels_of(self._signature.decided)
         indices = column.argmax(axis=1).astype(np.int32)
         if rule.threshold is None:

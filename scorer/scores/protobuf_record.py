@@ -105,15 +105,15 @@ def _set_score(score: Any, value: Value) -> None:
 def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> Any:
     """Decode a score record to JSON values. The record begins after a header of `start` bytes.
 
-    The result has no `carried` if the record was written before `output.carry` was configured. Raises ValueError if the value
-    is not a score record.
+    Raises ValueError if the value is not a score record.
     """
+    # There is no `carried` if the record was written before `output.carry` was configured.
     try:
         record = message_class(carry).FromString(value[start:])
     except DecodeError as error:
-        raise ValueError(f"not a score record in Protobuf: {error}") from error
+        raise ValueError(f"this is not a score record in Protobuf: {error}") from error
     if not record.HasField("source"):  # empty bytes are a valid message
-        raise ValueError("not a score record in Protobuf: the source of the event is missing")
+        raise ValueError("this is not a score record in Protobuf: the source of the event is missing")
     source = record.source
     nested = {
         "score": _get_score(record.score),

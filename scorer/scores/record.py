@@ -80,10 +80,11 @@ class RecordEncoder:
     Attributes:
         plain: whether the encoded records are JSON; False in the encoders of the other formats.
         carry: the event fields that are copied to the records.
-        provenance: the record fields that describe the version and its role. `role` is the role of the version that answered:
-            champion, canary or shadow. `arm` is the role, champion or canary, that the event's key belongs to; it is the same
-            as `role` unless `acting` sets a different one.
+        provenance: the record fields that describe the version and its role.
     """
+
+    # In `provenance`, `role` is the role of the version that answered: champion, canary or shadow. `arm` is the role, champion
+    # or canary, that the event's key belongs to.
 
     plain = True
 
@@ -97,10 +98,13 @@ class RecordEncoder:
         self.fallback: str | None = None
 
     def acting(self, *, role: str, arm: str, revision: int, fallback: str | None = None) -> Self:
-        """Return a copy of the encoder for records with this role, arm and revision of the channel.
+        """Return a copy of the encoder whose records have this role and revision.
 
-        `fallback` is the reason why this version answers in place of another version, or why a shadow has no score; None if
-        neither applies.
+        Args:
+            role: the role of the version that answers.
+            arm: the role, champion or canary, that the event's key belongs to.
+            revision: the revision of the channel.
+            fallback: why this version answers in place of another one, or why a shadow has no score; None if neither applies.
         """
         other = copy.copy(self)
         other.provenance = {**self.provenance, "role": role, "arm": arm}
@@ -156,8 +160,9 @@ class RecordEncoder:
     def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
         """Encode the records of a batch.
 
-        `columns` has the fields that differ between events. `tail` has the fields that are the same in all records. Both are in
-        the order of the schema.
+        Args:
+            columns: The fields that differ between events, in the order of the schema.
+            tail: The fields that are the same in all records, in the order of the schema.
         """
         kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}

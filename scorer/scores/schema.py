@@ -1,9 +1,10 @@
-"""The Avro schema of the score record. The Protobuf schema is derived from the Avro schema. JSON records have the same fields.
+"""The Avro schema of the score record. The Protobuf schema is derived from it. JSON records have the same fields.
 
-The schema is the same for every model and version, so that a consumer's schema never changes. The fields up to `event_ms`
-differ between events. The remaining fields are the same in a batch and are encoded once per batch. Only `output.carry` extends
-the schema, by the field `carried`. It is the last field, so that consumers with and without `carried` can read all records.
+The schema is the same for every model and version. Only `output.carry` extends it, by the last field `carried`.
 """
+
+# The fields up to `event_ms` differ between events. The remaining fields are the same in a batch and are encoded once per
+# batch. Consumers with and without `carried` can read all records, because it is the last field.
 
 import json
 from collections.abc import Sequence

@@ -25,6 +25,8 @@ from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.fence_dead_owners import fence_dead_owners, wait_for_foreign_transactions
 from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
+from scorer.consumer.table_source import KafkaTableSource
+from scorer.decoding.table_rows import row_decoder_factory
 from scorer.fetch.native_source import plugin
 from scorer.observability import foreign_members
 from scorer.observability.channel_move_listener import ChannelMoveListener
@@ -32,6 +34,7 @@ from scorer.service import preflight, worker_variants
 from scorer.service.preflight import StartCheck
 from scorer.service.replica_claim import ReplicaGuard, guard_replica
 from scorer.settings import Settings
+from scorer.tables.tables import Tables
 from scorer.worker.encode import Target
 
 
@@ -124,6 +127,14 @@ class BrokerConnections:
             offsets_command=settings.offsets_command,
             suspects=SandboxedInputPartitions(sandbox, settings.owner),
         )
+
+    def open_tables(self) -> Tables:
+        """Start to read the topics of the configured tables, and return the tables."""
+        settings = self._settings
+        source = KafkaTableSource(settings.kafka, settings.owner)
+        tables = Tables(settings.tables, source, lambda name: row_decoder_factory(name, settings))
+        tables.start()
+        return tables
 
     def listen_for_moves(self, on_move: Callable[[], None]) -> ChannelMoveListener:
         """Return a listener that calls `on_move` for each notice that the followed channel has moved."""

@@ -38,7 +38,7 @@ def _upwards(mount: Path, path: str) -> Iterator[Path]:
 
 
 def _quota(quota: str, period: str) -> Iterator[float]:
-    """Yield the quota in cores. Yield nothing if there is no limit, that is, if `quota` is `max`, -1 or empty.
+    """Yield the quota in cores; nothing if there is no limit (`max`, -1 or empty).
 
     `quota` and `period` are in microseconds.
     """

@@ -1,9 +1,10 @@
 """Assign the GPUs of this machine to the workers of `scorer run`.
 
-CUDA_VISIBLE_DEVICES makes one GPU visible to each worker. Therefore the worker's libraries need no device number, and the
-worker uses no memory of other GPUs. A child process queries the driver, because a process that has initialised CUDA must not
-fork workers.
+CUDA_VISIBLE_DEVICES makes one GPU visible to each worker, so that the worker uses no memory of other GPUs.
 """
+
+# The worker's libraries then need no device number. A child process queries the driver, because a process that has initialised
+# CUDA must not fork workers.
 
 import logging
 import multiprocessing
@@ -25,12 +26,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 def visible_devices(model: ModelSettings, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return one value of CUDA_VISIBLE_DEVICES for each GPU that workers may use.
 
-    The list is empty if the model runs on the CPU, or if the GPUs cannot be counted. In the second case each worker reports the
-    fault when it starts.
+    The list is empty if the model runs on the CPU, or if the GPUs cannot be counted.
 
     Raises:
         Fatal: `model.devices` names a GPU that is not visible.
     """
+    # If the GPUs cannot be counted, each worker reports the fault when it starts.
     if model.device == "cpu":
         return []
     count = _count_in_child(model.device)

@@ -132,12 +132,7 @@ def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic])
 
 
 def is_other_process_alive(waited: float, silent: float, unreadable: bool, expiry: float) -> bool | None:
-    """Return whether the process behind the group member with this worker's client id is alive; None if not known yet.
-
-    The process counts as alive if the member stays in the group for more than `expiry` seconds, because the group would have
-    expired a dead member by then. A status record does not prove that the process is alive, because other principals can forge
-    status records. The process counts as dead if no status record has arrived for SILENT_SECONDS, even if a busy group has not
-    expired the member yet.
+    """Return whether the process of the group member with this worker's client id is alive; None if not known yet.
 
     Args:
         waited: the seconds since the check began. The member has been in the group during all this time.
@@ -145,6 +140,9 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
         unreadable: whether the status topic cannot be read.
         expiry: the seconds after which the group has expired a dead member.
     """
+    # The process is alive if the member stays in the group for more than `expiry` seconds. A status record does not prove it,
+    # because other principals can forge status records. The process counts as dead without a status record for SILENT_SECONDS,
+    # even if a busy group has not expired the member yet.
     outlasted = waited > expiry
     if unreadable:
         return True if outlasted else None
@@ -158,7 +156,7 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 class _Heartbeats:
     """Tracks the status records with this worker's client id.
 
-    `at` is the time at which the last of these records arrived, in monotonic seconds; initially the time of creation.
+    `at` is the time of the last of these records, or of the creation, in monotonic seconds.
     """
 
     def __init__(self, now: float) -> None:

@@ -1,8 +1,7 @@
-"""Detect another process that uses the same replica name, from the members of the consumer group alone.
+"""Detect another process that uses the same replica name, from the members of the consumer group alone."""
 
-Status records are not used, because every principal with the right Write on the status topic can forge them. To forge a group
-member with this worker's client id, a principal would need the right Read on the group, and would have to send heartbeats.
-"""
+# Status records are not used, because every principal with the right Write on the status topic can forge them. To forge a group
+# member with this worker's client id, a principal would need the right Read on the group, and would have to send heartbeats.
 
 import logging
 import threading
@@ -32,16 +31,16 @@ class ReplicaClaim:
     As soon as a query of the group finds no other member with the replica name, this process holds the name. Processes with the
     same name that join later must end.
 
-    If several processes with the same name join at the same time, none of them holds the name at first, and their member ids
-    determine which process ends. A process ends if a member with a smaller id is still in the group after `settle_seconds`,
-    because the group would have expired a dead member by that time. A process also ends if a member with a greater id is still
-    in the group after twice that time: that member holds the name, because otherwise its process would have ended. All
-    processes decide consistently, without messages and without comparing clocks.
-
     Args:
         settle_seconds: the time after which the group has certainly expired a dead member.
         dead: the ids of members that were known to be dead at the start, although the group had not expired them.
     """
+
+    # If several processes join at the same time, none holds the name at first, and their member ids decide. A process ends if a
+    # member with a smaller id is still in the group after `settle_seconds`, because the group would have expired a dead member
+    # by then. It also ends if a member with a greater id is still there after twice that time: that member holds the name,
+    # because otherwise its process would have ended. All processes decide consistently, without messages and without comparing
+    # clocks.
 
     def __init__(self, settle_seconds: float, dead: Set[str] = frozenset()) -> None:
         self._settle_seconds = settle_seconds
@@ -55,10 +54,7 @@ class ReplicaClaim:
         return bool(own) and own == self._holder
 
     def release(self) -> None:
-        """Stop holding the replica name.
-
-        Call this method if this process was suspended, because another process may hold the name now.
-        """
+        """Stop holding the replica name, because this process was suspended and another process may hold it now."""
         self._holder = ""
 
     def lost(self, own: str, members: Set[str], now: float) -> bool:
@@ -153,8 +149,9 @@ def expiry_seconds(settings: Settings) -> float:
 def guard_replica(settings: Settings, dead: Set[str]) -> ReplicaGuard:
     """Start the guard that checks whether another process uses the replica name of this worker.
 
-    `dead` are the ids of group members that are already known to be dead. A child process makes each query of the group.
+    `dead` are the ids of group members that are already known to be dead.
     """
+    # A child process makes each query of the group.
 
     def members() -> Set[str]:
         return groups.member_ids(IsolatedGroups(settings.kafka, settings.owner), settings.name, settings.owner)

@@ -5,6 +5,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -22,10 +23,12 @@ from scorer.observability.status_record import (
     WAITING,
     PartitionStatus,
     ScorerStatus,
+    TablePartitionStatus,
     VersionStatus,
 )
 from scorer.settings import Settings
 from scorer.settings.shadow_worker import ShadowWorkerSettings
+from scorer.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
@@ -72,10 +75,8 @@ class StatusReporter:
         self._send(status)
 
     def close(self) -> None:
-        """Write the record that this worker has stopped.
-
-        Write no record if another process has taken over the replica name: that process writes records with the same key.
-        """
+        """Write the record that this worker has stopped, unless another process has taken over the replica name."""
+        # That process writes records with the same key.
         if not self._is_replaced():
             self._send(self._current(STOPPED))
             self._producer.flush(ABANDON_SECONDS)
@@ -87,14 +88,15 @@ class StatusReporter:
 class StartUpReporter:
     """Writes status records with the state WAITING in a background thread, while the start-up of a worker waits.
 
-    Without them, `scorer status` would show the last record of the previous process, `stopped`. Nothing is written during a
-    start-up that proceeds. The worker must have checked that no other live process has its replica name.
+    The worker must have checked that no other live process has its replica name.
 
     Args:
         open_producer: creates the producer of the records. It is called when the first record is due.
         settings: the settings of the worker.
         waits_for: returns what the start-up waits for; None if it proceeds.
     """
+
+    # Without these records, `scorer status` would show the last record of the previous process, `stopped`.
 
     def __init__(self, open_producer: Callable[[], Producer], settings: Settings, waits_for: Callable[[], str | None]) -> None:
         self._open_producer = open_producer
@@ -115,7 +117,7 @@ class StartUpReporter:
             self._producer = None
 
     def close(self) -> None:
-        """End the thread. If a record reports that this worker waits, write that the worker has stopped."""
+        """End the thread, and write that the worker has stopped if its last record reports that it waits."""
         self._closing.set()
         self._thread.join(ABANDON_SECONDS)
         if self._producer is not None:
@@ -175,10 +177,12 @@ def status_reporter(
     versions: VersionManager,
     outages: Outages,
     is_replaced: Callable[[], bool],
+    tables: Tables | None = None,
 ) -> StatusReporter:
     """Create the writer of a worker's status records.
 
-    `is_replaced()` returns whether another process has taken over the replica name of this worker.
+    `is_replaced()` returns whether another process has taken over the replica name of this worker. `tables` are the tables of
+    the worker; None if no tables are configured.
     """
     started_ms = now_ms()
     instance = uuid.uuid4().hex
@@ -215,6 +219,7 @@ def status_reporter(
             shadow=isinstance(settings, ShadowWorkerSettings),
             waiting=outages.summary() or "",
             delayed={delay.version: delay.reason for delay in versions.delays()},
+            tables=[TablePartitionStatus(**asdict(each)) for each in tables.status()] if tables is not None else [],
         )
 
     return StatusReporter(producer, settings.status_topic, status, is_replaced)

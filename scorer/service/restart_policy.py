@@ -24,16 +24,14 @@ class RestartPolicy:
     def ended(self, worker: int, code: int, now: float) -> float | None:
         """Return the time at which to restart a worker that ended; None if all workers must end.
 
-        Before any worker has served, the end of one worker ends all workers, as if there were only one process. Afterwards,
-        workers are restarted with growing delays, with one exception: an error that recurs at the next start (exit codes
-        LASTING) ends all workers if no other worker serves. If other workers serve, they continue, for example after a policy
-        file was damaged.
-
         Args:
             worker: the number of the worker.
             code: the exit code of the worker, or the negated number of the signal that killed it.
             now: the time at which the worker ended.
         """
+        # Before any worker has served, the end of one worker ends all workers. Afterwards, workers are restarted with growing
+        # delays. An error that recurs at the next start (exit codes LASTING) ends all workers if no other worker serves. If
+        # other workers serve, they continue, for example after a policy file was damaged.
         since = self._serving.pop(worker, now)
         if not self._has_served or (code in LASTING and not self._serving):
             return None

@@ -1,11 +1,13 @@
 """The parent process of `scorer run`, which starts and restarts the workers of one consumer group.
 
 The supervisor scores no events and has no Kafka client. If there are several workers, worker k (from 0) has the replica name
-`<replica>-k`, and listens on the port of `http.listen` plus k. Workers are forked while this process has a single thread, and
-share the imported modules. Each worker holds the reading end of a pipe, and only the supervisor holds the writing end. When the
-supervisor ends, also by SIGKILL, the pipe is closed and every worker sends itself SIGTERM. The exit code of a worker determines
-whether the events that it was scoring are treated as possible causes of its death (`in_flight_journal.py`).
+`<replica>-k`, and listens on the port of `http.listen` plus k. When the supervisor ends, also by SIGKILL, all workers end.
 """
+
+# Workers are forked while this process has a single thread, and share the imported modules. Each worker holds the reading end
+# of a pipe, and only the supervisor holds the writing end. When the pipe is closed, every worker sends itself SIGTERM. The exit
+# code of a worker determines whether the events that it was scoring are treated as possible causes of its death
+# (`in_flight_journal.py`).
 
 import contextlib
 import gc
@@ -185,11 +187,9 @@ class _WorkerProcess:
         return code
 
     def update_journal(self, code: int) -> None:
-        """Clear the journal after the end of the process, unless the process died.
-
-        A death is an end by a signal, a hang, a broken model, or an exit by a library. After a death, the journal keeps the
-        events that were in flight, because they may have caused the death.
-        """
+        """Clear the journal after the end of the process, unless the process died."""
+        # A death is an end by a signal, a hang, a broken model, or an exit by a library. The journal then keeps the events that
+        # were in flight, because they may have caused the death.
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
             self.journal.clear()
             self.journal.end_load()
@@ -270,10 +270,8 @@ class _Supervisor:
         return None
 
     def _stop(self) -> Fatal | None:
-        """Send SIGTERM to all workers, and kill the workers that do not end in time. Return the first failure or None.
-
-        Before a worker is killed, it prints its stacks. All killed workers together have PRINT_SECONDS to print.
-        """
+        """Send SIGTERM to all workers, and kill the workers that do not end in time. Return the first failure or None."""
+        # Before a worker is killed, it prints its stacks. All killed workers together have PRINT_SECONDS to print.
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
@@ -363,10 +361,8 @@ def _run_child(
 
 
 def _limit_exit(code: int) -> None:
-    """End this process with `code` if it still runs EXIT_SECONDS after its work has ended.
-
-    Without this limit, Python would wait for the threads of executors, for all non-daemon threads, and for child processes.
-    """
+    """End this process with `code` if it still runs EXIT_SECONDS after its work has ended."""
+    # Python would wait for the threads of executors, for all non-daemon threads, and for child processes.
     time.sleep(EXIT_SECONDS)
     log.warning("a thread or a child process has not ended %g s after the shutdown; ending without it", EXIT_SECONDS)
     stack_dump.print_own()

@@ -32,7 +32,7 @@ from publisher.transactions.offset_commits import GroupCommits
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.crash_isolation.trial_load import TrialLoads
-from scorer.models.loaded_model import loader
+from scorer.models.loaded_model import loader, prepare_tables
 from scorer.models.version_manager import VersionManager
 from scorer.observability.foreign_members import ForeignMembers
 from scorer.observability.liveness import WorkerProgress, not_live, not_ready
@@ -100,10 +100,12 @@ class _RunningWorker:
     guard: ReplicaGuard
 
     def tick(self) -> None:
-        """Pass the current member id to the guard, and write a status record if one is due.
+        """Pass the current member id to the replica guard, and write a status record if one is due.
 
-        Only the scoring thread may call this method, because this thread may replace the consumer at any time.
+        Only the scoring thread may call this method.
         """
+        # That thread may replace the consumer at any time.
+        # That thread may replace the consumer at any time.
         self.guard.member = self.commits.consumer.memberid() or ""
         self.reporter.tick(time.monotonic())
 
@@ -172,17 +174,14 @@ class Service:
                     running = self._start_up(stop)
                     on_serving(health.address)
                     self._main_loop(running)
-                log.info("stopped; everything scored is committed")
+                log.info("the scorer has stopped; everything scored is committed")
             except Aborted:
-                log.info("stopped before the first event")
+                log.info("the scorer has stopped before the first event")
 
     def _report_alive(self) -> None:
-        """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago.
-
-        Without heartbeats, the watchdog ends the worker. This happens before the supervisor kills the worker, because
-        DRAIN_SECONDS, twice the transaction timeout and the watchdog's CHECK_SECONDS together are less than the time that the
-        supervisor waits.
-        """
+        """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago."""
+        # Without heartbeats, the watchdog ends the worker before the supervisor kills it: DRAIN_SECONDS, twice the transaction
+        # timeout and the watchdog's CHECK_SECONDS together are less than the time that the supervisor waits.
         if not self._is_overdue():
             self._progress.alive()
 
@@ -217,14 +216,18 @@ class Service:
         brokers = self._brokers
         metrics = self._metrics
         progress = self._progress
-        loading_library = call_in_thread("backend", lambda: loader(settings))  # while the brokers answer
+        tables = brokers.open_tables() if settings.tables else None
+        if tables is not None:
+            stop.callback(tables.close)
+            metrics.tables.tables = tables
+        loading_library = call_in_thread("backend", lambda: loader(settings, tables=tables))  # while the brokers answer
         progress.state = "asking the brokers for the topics"
         start = self._waiter.retry_until_available(lambda: brokers.check_start(self._stopping))
         metrics.set_input_retentions(start.input_retention)
         began = time.monotonic()
         start_up = StartUpReporter(brokers.open_status_producer, settings, lambda: self._waits_for(began))
         stop.callback(start_up.close)
-        load = self._waiter.wait_for(loading_library)
+        load = prepare_tables(self._waiter.wait_for(loading_library), tables)
         traces = configured_traces(settings)
 
         commits = brokers.open_commits()
@@ -232,7 +235,7 @@ class Service:
         stop.callback(session.close)  # last: the next owner of our partitions waits for open transactions
         metrics.session.counters = session.counters
 
-        quarantine = Quarantine(settings, self._journal, load, self._drain_context)
+        quarantine = Quarantine(settings, self._journal, load, self._drain_context, tables)
         stop.callback(quarantine.close)  # after the versions: their models may be in its sandbox
         versions = self._load_version(quarantine, stop)
 
@@ -250,7 +253,7 @@ class Service:
         start_up.end()
         producer = brokers.open_status_producer()
         reporter = status_reporter(
-            settings, producer, progress, session.counters, versions, metrics.outages, lambda: guard.lost
+            settings, producer, progress, session.counters, versions, metrics.outages, lambda: guard.lost, tables
         )
         stop.callback(reporter.close)  # first: the last status record reports the stop
         worker = Worker(
@@ -266,6 +269,7 @@ class Service:
             targets=brokers.current_targets,
             assigner=worker_variants.arm_assigner(settings, quarantine),
             context=self._drain_context,
+            tables=tables,
         )
         return _RunningWorker(worker, commits, reporter, guard)
 

@@ -25,10 +25,9 @@ SCHEMA_SECONDS = 5.0  # the longest wait for the schemas of a batch; group heart
 
 
 class ShadowStartPositions(StartPositions):
-    """Determines the start positions of a shadow from the committed offsets of its group alone.
+    """Determines the start positions of a shadow from the committed offsets of its group alone."""
 
-    A shadow need not score every event. Therefore it reads no version change records and no offsets of output topics.
-    """
+    # A shadow need not score every event. Therefore it reads no version change records and no offsets of output topics.
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
         return {}
@@ -43,9 +42,9 @@ def niceness(settings: Settings) -> int:
 
 
 def candidate_selector(settings: Settings) -> Callable[[Sequence[Role]], Role | None]:
-    """Return the function that selects, from the roles of a channel, the version that scores in addition to the champion.
+    """Return the function that selects, from the roles of a channel, the version that scores beside the champion.
 
-    In a scorer, this version is the canary. In a shadow, it is the canary or the shadow version.
+    In a scorer this is the canary, in a shadow the canary or the shadow version.
     """
     return roles.find_candidate if isinstance(settings, ShadowWorkerSettings) else roles.find_canary
 

@@ -4,9 +4,9 @@ A joined field is a field of the signature whose value comes from a table. Decod
 signatures only, and must not depend on how rows are stored or read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from model_registry.package.dtypes import array_dtype
 from model_registry.package.model_inputs import ragged
 from model_registry.package.shapes import with_length
 from model_registry.package.signature import InputField
+from publisher.errors import USAGE, Fatal
 
 Partitions = Sequence[int] | NDArray[np.int32]
 """The input partition of each event of a batch."""
@@ -76,6 +77,53 @@ class EmptyTables:
             np.zeros(count, np.bool_),
             {field.name: default_column(field, count) for field in fields},
             {field.name: np.ones(count, np.bool_) for field in fields if field.required},
+        )
+
+
+class ExampleTables:
+    """A look-up in which every key has the same row, with which a version is tried without tables.
+
+    Args:
+        values: the value of each field, by the name of the field, in the form of one row of `JoinedColumns.tensors`. A field
+            without a value has its default, or zeros if it is required.
+    """
+
+    def __init__(self, values: Mapping[str, NDArray[Any]] | None = None) -> None:
+        self._values = values or {}
+
+    def columns(
+        self,
+        table: str,  # noqa: ARG002 - the protocol has it
+        fields: Sequence[InputField],
+        keys: Sequence[bytes | None],
+        partitions: Partitions,  # noqa: ARG002 - the protocol has it
+    ) -> JoinedColumns:
+        """Return the values of the row for each event; see `TableLookup`."""
+        count = len(keys)
+        rows = {field.name: self._values.get(field.name, default_column(field, 1)) for field in fields}
+        return JoinedColumns(
+            np.ones(count, np.bool_),
+            {name: np.repeat(row, count, axis=0) for name, row in rows.items()},
+            {field.name: np.zeros(count, np.bool_) for field in fields if field.required},
+        )
+
+
+class UnreadTables:
+    """A look-up of a process that reads no tables, because the rows of today are not those of the time of a score."""
+
+    def columns(
+        self,
+        table: str,
+        fields: Sequence[InputField],
+        keys: Sequence[bytes | None],  # noqa: ARG002 - the protocol has it
+        partitions: Partitions,  # noqa: ARG002 - the protocol has it
+    ) -> NoReturn:
+        """Raise Fatal, which names the table and the remedy."""
+        names = ", ".join(repr(field.name) for field in fields)
+        raise Fatal(
+            f"the values of the fields {names}, joined from the table {table} at the time of a score, are not recoverable",
+            "set features.topic, so that the scorers log the inputs of each score from then on",
+            USAGE,
         )
 
 

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from publisher.kafka.partitions import Partition
 from publisher.runtime.context import now_ms
 from publisher.transactions.counters import Counters
 from publisher.transactions.session import Record
@@ -59,16 +60,26 @@ class PendingBatch:
 
 
 class BatchMetrics:
-    """Updates the metrics, traces and progress of one scorer."""
+    """Updates the metrics, traces and progress of one scorer.
+
+    `waiting` returns the partitions that wait for a table, each with the reason as a sentence.
+    """
 
     def __init__(
-        self, intake: EventConsumer, counters: Counters, metrics: Metrics, progress: WorkerProgress, traces: Traces
+        self,
+        intake: EventConsumer,
+        counters: Counters,
+        metrics: Metrics,
+        progress: WorkerProgress,
+        traces: Traces,
+        waiting: Callable[[], Mapping[Partition, str]] = dict,
     ) -> None:
         self._intake = intake
         self._counters = counters
         self._metrics = metrics
         self._progress = progress
         self._traces = traces
+        self._waiting = waiting
         self._lag = LagClock()
         self._reported_commit_seconds = 0.0
         self._reported_reasons: set[str] = set()  # of dead letters, logged once each
@@ -111,17 +122,18 @@ class BatchMetrics:
         progress.last_event_ms |= {place: int(times[at]) for place, at in batch.last.items()}
 
     def observe_partitions(self) -> None:
-        """Report the lag of each partition in records and seconds, and the partitions that cannot be read."""
+        """Report the lag of each partition in records and seconds, and the partitions that are not read."""
         intake = self._intake
         progress = self._progress
         progress.lag = lag = intake.lag()
         progress.joined = intake.joined
-        progress.paused = intake.unavailable_reasons()
+        unavailable = intake.unavailable_reasons()
+        progress.paused = {**self._waiting(), **unavailable}
         level = intake.partitions.level_ms()
         answered = progress.last_event_ms
         level = {partition: max(at, answered.get(partition, 0)) for partition, at in level.items()}
         progress.lag_seconds = seconds = self._lag.seconds(lag, level, now_ms())
-        self._metrics.partitions(len(intake.partitions), progress.paused, lag, seconds)
+        self._metrics.partitions(len(intake.partitions), unavailable, lag, seconds)
 
     def _log_new_reasons(self, scored: ScoredBatch) -> None:
         new = {reason: n for reason, n in scored.reasons.items() if n > 0 and reason not in self._reported_reasons}

@@ -5,6 +5,7 @@ Invariants of the loop:
 - If scoring takes about as long as a commit, the next batch is scored during the commit of the last batch.
 - The version changes only between two batches. A partition waits until this scorer serves the newest revision that has scored
   the partition.
+- A partition is scored only if its tables are restored; see `table_gate.py`.
 - After a failed publish the loop returns to the committed offsets before it scores the next batch.
 """
 
@@ -32,6 +33,7 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
+from scorer.tables.tables import Tables
 from scorer.worker.batch_metrics import BatchMetrics, PendingBatch
 from scorer.worker.batching import BatchCollector
 from scorer.worker.broker_rejected_records import RejectedBatchPublisher
@@ -41,6 +43,7 @@ from scorer.worker.encode import Target
 from scorer.worker.retry_backoff import RetryBackoff
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from scorer.worker.shadow_sampling import skip_to_end
+from scorer.worker.table_gate import TableGate
 from scorer.worker.version_change_records import version_change_records
 from scorer.worker.version_fence import VersionFence
 
@@ -73,6 +76,7 @@ class Worker:
             they cannot be described.
         assigner: assigns the events of a batch to champion and canary.
         context: its check is called between the parts of a batch; by default it only reports progress.
+        tables: the tables of joined fields; None if no tables are configured.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class Worker:
         targets: Callable[[], tuple[Target, ...] | None] = unknown_targets,
         assigner: ArmAssigner | None = None,
         context: Context | None = None,
+        tables: Tables | None = None,
     ) -> None:
         self._settings = settings
         self._intake = intake
@@ -107,11 +112,12 @@ class Worker:
         self._backoff = RetryBackoff(settings.replica, settings.name)
         self._claims = OwnershipMarker(settings.owner, intake, session)
         self._fence = VersionFence(intake, versions.poll_now, metrics.fence_timeouts, metrics.channel_younger, time.monotonic)
+        self._gate = TableGate(intake, tables)
         fallback = settings.model.fallback
         fallback_seconds = None if fallback.score is None else fallback.after_ms / 1_000
         self._outage = BackendOutage(intake, metrics.outages, time.monotonic, fallback_seconds)
         self._rejected = RejectedBatchPublisher(intake, session, scorer, self._context)
-        self._batch_metrics = BatchMetrics(intake, session.counters, metrics, progress, traces)
+        self._batch_metrics = BatchMetrics(intake, session.counters, metrics, progress, traces, lambda: self._gate.waiting)
         self._pending: PendingBatch | None = None
         self._version_changed = False
         self._commit_passed_at = 0.0
@@ -200,7 +206,7 @@ class Worker:
     def _admit_arrivals(self, servable: Servable) -> None:
         """Write this scorer's name to the committed offsets of new partitions before their events are fetched.
 
-        Pause the new partitions that a newer revision has scored. Raises Aborted.
+        Pause the new partitions that a newer revision has scored, and those whose tables are not restored. Raises Aborted.
         """
         trusted = self._versions.trusted_revision
         if arrivals := self._intake.partitions.arrivals():
@@ -208,7 +214,9 @@ class Worker:
             self._claims.claim(arrivals)
             polled = self._versions.registry_revision(self._settings.model.poll_seconds + RECENT_SECONDS)
             self._fence.admit(servable.resolution, trusted, polled)
+            self._gate.admit(arrivals)
             self._intake.resume(arrivals, "unclaimed")
+        self._gate.check()
         self._fence.check(servable.resolution.revision, trusted, self._versions.registry_revision(RECENT_SECONDS))
 
     def _skip_late_partitions(self) -> None:

@@ -131,7 +131,7 @@ def test_a_text_comes_of_bytes(known: Mapping[str, Any], way: str) -> None:
     )
     where = f" ({source})" if source else ""
     assert (broken.rows, broken.rejected[1].reason) == ([0], Reason.NOT_UTF8)
-    assert str(broken.rejected[1]) == f"field 'v'{where}: 2 bytes are no UTF-8: invalid start byte at byte 1"
+    assert str(broken.rejected[1]) == f"field 'v'{where}: 2 bytes are not UTF-8: invalid start byte at byte 1"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -154,7 +154,7 @@ def test_a_bool_is_zero_or_one(known: Mapping[str, Any]) -> None:
         decoder_factory.create_decoder(configuration, of_bytes("bool", source)), [write(b"\0\1\0\1"), write(b"\0\1\2\0")]
     )
     assert found.rows == [0]
-    assert str(found.rejected[1]) == "field 'v' (value): a byte of a bool is 2, and 0 or 1 was expected"
+    assert str(found.rejected[1]) == "field 'v' (value): a byte of a bool is 2, but it must be 0 or 1"
 
 
 def test_floats_of_bytes_are_finite_unless_nan_is_allowed(known: Mapping[str, Any]) -> None:

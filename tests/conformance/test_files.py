@@ -84,7 +84,7 @@ def test_absent_bytes_may_be_none() -> None:
     )
     assert {row: str(poison) for row, poison in strict.rejected.items()} == {
         0: "required field 'v' is missing or null",
-        1: "field 'v': the text is no base64 (standard alphabet, padded)",
+        1: "field 'v': the text is not base64 (standard alphabet, padded)",
         2: "field 'v': Expected `bytes`, got `array`",
     }
 

@@ -166,15 +166,15 @@ def test_the_json_schema_of_frames() -> None:
             Reason.WRONG_TYPE,
             "field 'ids': a length of at most 200 was expected, not 201 (shape [-1])",
         ),
-        ({"ids": [1, 2, "a"], "types": [0] * 3}, Reason.WRONG_TYPE, "field 'ids'[2]: 'a' is no int64"),
-        ({"ids": [1, None], "types": [0] * 2}, Reason.WRONG_TYPE, "field 'ids'[1]: None is no int64"),
-        ({"ids": [1, 2.5], "types": [0] * 2}, Reason.WRONG_TYPE, "field 'ids'[1]: 2.5 is no int64"),
+        ({"ids": [1, 2, "a"], "types": [0] * 3}, Reason.WRONG_TYPE, "field 'ids'[2]: 'a' is not a valid int64"),
+        ({"ids": [1, None], "types": [0] * 2}, Reason.WRONG_TYPE, "field 'ids'[1]: None is not a valid int64"),
+        ({"ids": [1, 2.5], "types": [0] * 2}, Reason.WRONG_TYPE, "field 'ids'[1]: 2.5 is not a valid int64"),
         (
             {"ids": [[1, 2]], "types": [0]},
             Reason.WRONG_TYPE,
             "field 'ids'[0]: one value was expected, not an array (shape [-1])",
         ),
-        ({"ids": [1 << 63], "types": [0]}, Reason.OUT_OF_RANGE, "field 'ids'[0]: 9223372036854775808 is no int64"),
+        ({"ids": [1 << 63], "types": [0]}, Reason.OUT_OF_RANGE, "field 'ids'[0]: 9223372036854775808 is not a valid int64"),
         ({"ids": 5, "types": [0]}, Reason.WRONG_TYPE, "field 'ids': Expected `array`, got `int`"),
         (
             {"ids": [1, 2, 3], "types": [0]},
@@ -221,13 +221,13 @@ def test_a_model_of_fixed_lengths_is_refused(tmp_path: Path) -> None:
     total(tmp_path / "model.onnx", (3,))
     x = {"tensor": "x", "dtype": "float32", "shape": [-1], "fields": [{"name": "x", "array": True, "max_length": 40}]}
     n = {"tensor": "n", "dtype": "float32", "length_of": "x"}
-    with pytest.raises(ModelRefused, match=r'gives \(B, -1\), the model wants \[.N., 3\]; write "shape": \[3\]'):
+    with pytest.raises(ModelRefused, match=r'states \(B, -1\), but the model requires \[.N., 3\]; write "shape": \[3\]'):
         loaded(tmp_path, {"inputs": [x, n], "output": {"tensor": "y"}})
 
 
 def test_what_lengths_do_not_go_with(tmp_path: Path) -> None:
     encoder(tmp_path / "model.onnx", 0, 16, VOCABULARY, LONGEST, types=True)
-    with pytest.raises(ModelRefused, match=r"model\.buckets does not support .*: leave model\.buckets out"):
+    with pytest.raises(ModelRefused, match=r"model\.buckets does not support .*; remove model\.buckets"):
         loaded(tmp_path, buckets=[1, 8])
     with pytest.raises((ModelRefused, BackendMissing), match="tensorrt"):
         loaded(tmp_path, device="tensorrt")

@@ -85,10 +85,10 @@ def test_rows_of_float32_have_any_length_up_to_the_bound(shape: list[int], multi
     assert decoded.rows == [0, 1, 2]
     for found, row in zip(decoded.tensors["x"], rows, strict=False):
         np.testing.assert_array_equal(found, row.reshape(shape))
-    expected = f"a multiple of {multiple}, and {4 * multiple} at most, were expected: numbers of float32"
+    expected = f"the length must be a multiple of {multiple} and at most {4 * multiple}"
     assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
-        3: f"{5 * multiple} bytes; {expected}",
-        4: f"3 bytes; {expected}",
+        3: f"the value has {5 * multiple} bytes; {expected}",
+        4: f"the value has 3 bytes; {expected}",
         5: f"field 'x'{'[0]' * len(shape)} is nan",
         6: "the value is null",
     }

@@ -231,10 +231,10 @@ def test_a_shape_is_derived(tmp_path: Path) -> None:
     [
         (
             {"tensor": "x", "dtype": "float32", "fields": [{"name": "v", "array": True, "length": 192}]},
-            "input 'x': the signature gives (B, 192), the model wants ['N', 3, 8, 8]; write \"shape\": [3, 8, 8]",
+            "input 'x': the signature states (B, 192), but the model requires ['N', 3, 8, 8]; write \"shape\": [3, 8, 8]",
         ),
-        (IMAGE | {"shape": [8, 8, 3]}, "the signature gives (B, 8, 8, 3), the model wants ['N', 3, 8, 8]"),
-        (IMAGE | {"dtype": "uint8"}, "the signature says uint8, the model wants float32"),
+        (IMAGE | {"shape": [8, 8, 3]}, "the signature states (B, 8, 8, 3), but the model requires ['N', 3, 8, 8]"),
+        (IMAGE | {"dtype": "uint8"}, "the signature states uint8, but the model requires float32"),
     ],
 )
 def test_another_shape_is_refused(tmp_path: Path, fed: dict[str, Any], message: str) -> None:
@@ -247,10 +247,10 @@ def test_another_shape_is_refused(tmp_path: Path, fed: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("at", "change", "message"),
     [
-        (1, {"batch": True}, "input 'rate': the signature gives (B), the model wants []; \"batch\" says"),
-        (2, {"batch": True}, "the signature gives (B, 2, 1, 4), the model wants [2, 1, 4]"),
-        (2, {"value": 0.0, "shape": [2, 4]}, 'the model wants [2, 1, 4]; write "shape": [2, 1, 4]'),
-        (3, {"batch": False}, "input 'gain': the signature gives (), the model wants ['N']; \"batch\" says"),
+        (1, {"batch": True}, "input 'rate': the signature states (B), but the model requires []; \"batch\" says"),
+        (2, {"batch": True}, "the signature states (B, 2, 1, 4), but the model requires [2, 1, 4]"),
+        (2, {"value": 0.0, "shape": [2, 4]}, 'the model requires [2, 1, 4]; write "shape": [2, 1, 4]'),
+        (3, {"batch": False}, "input 'gain': the signature states (), but the model requires ['N']; \"batch\" says"),
     ],
 )
 def test_a_constant_of_another_shape_is_refused(tmp_path: Path, at: int, change: dict[str, Any], message: str) -> None:

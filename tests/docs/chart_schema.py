@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from publisher.relay.settings import RelaySettings
 from scorer.settings import Settings
 from tests.support.environment import ROOT
+from tests.support.every_setting import named_section
 from training.settings import TrainingSettings
 
 SCHEMA = ROOT / "deploy" / "chart" / "values.schema.json"
@@ -35,6 +36,10 @@ def names(model: type[BaseModel]) -> dict[str, Any]:
     properties = {}
     for name, field in model.model_fields.items():
         kind: Any = field.annotation
-        is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
-        properties[name] = names(kind) if is_section else {}
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            properties[name] = names(kind)
+        elif (section := named_section(kind)) is not None:
+            properties[name] = {"type": ["object", "null"], "additionalProperties": names(section)}
+        else:
+            properties[name] = {}
     return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}

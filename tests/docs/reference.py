@@ -35,6 +35,7 @@ from scorer.settings import Settings, registry_properties
 from tests.packaging.deploy.alert_rules import alert_rules
 from tests.packaging.deploy.exporters import exporters
 from tests.support.environment import ROOT
+from tests.support.every_setting import named_section
 
 LOGGED_AT = 1_764_936_000.0  # the time of the first example of a log line, in Unix seconds
 FOREIGN = ("builtins", "pydantic")
@@ -59,7 +60,9 @@ def settings() -> str:
         ValueError: if a setting has no docstring.
     """
     sections = [(prefix, rows) for prefix, rows in _sections(Settings) if rows]
-    contents = ", ".join(f"[{_section_title(prefix)}](#{_section_title(prefix).replace('.', '')})" for prefix, _ in sections)
+    contents = ", ".join(
+        f"[{_section_title(prefix)}](#{_section_title(prefix).replace('.', '').lower()})" for prefix, _ in sections
+    )
     parts = [f"Sections: {contents}\n"]
     for prefix, rows in sections:
         parts.append(f"\n## {_section_title(prefix)}\n\n{_table(['setting', 'type', 'default', 'meaning'], rows)}")
@@ -84,7 +87,10 @@ def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, l
             raise ValueError(f"{model.__name__}.{name} has no docstring: write one below it")
         text, _, stated_default = words[name].partition("; default: ")
         default = stated_default.rstrip(".") if stated_default else _default(field)
-        rows.append([f"`{prefix}{name}`", _type(field), default, f"{text.rstrip('.')}." if stated_default else text])
+        stated = field.alias or name
+        rows.append([f"`{prefix}{stated}`", _type(field), default, f"{text.rstrip('.')}." if stated_default else text])
+        if (section := named_section(field.annotation)) is not None:
+            nested.append((f"{prefix}{name}.NAME.", section))
     yield prefix, rows
     for section_prefix, section in nested:
         yield from _sections(section, section_prefix)

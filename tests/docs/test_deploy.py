@@ -14,7 +14,18 @@ from publisher.cli import app as publisher
 from scorer.cli import app as scorer
 from tests.packaging.deploy.chart import EXAMPLES as FOLDER
 from tests.packaging.deploy.chart import needs_helm, render
-from tests.packaging.deploy.manifests import EXAMPLES, REGIONS, TRAINING, of_kind, pod_of, rendered, title, validate, workloads
+from tests.packaging.deploy.manifests import (
+    EXAMPLES,
+    REGIONS,
+    RELEASES,
+    TRAINING,
+    of_kind,
+    pod_of,
+    rendered,
+    title,
+    validate,
+    workloads,
+)
 from tests.packaging.deploy.test_training import pod as training_pod
 from tests.support.environment import ROOT
 
@@ -132,7 +143,7 @@ def test_ports_that_runbooks_read_are_those_of_the_pods() -> None:
 
 @needs_helm
 def test_every_secret_that_pods_mount_is_created() -> None:
-    pods = [pod_of(workload) for name in EXAMPLES if name != "second" for workload in workloads(rendered(name)).values()]
+    pods = [pod_of(workload) for name in EXAMPLES if name not in RELEASES for workload in workloads(rendered(name)).values()]
     pods += [training_pod(name) for name in TRAINING]
     mounted = {volume["secret"]["secretName"] for pod in pods for volume in pod["volumes"] if "secret" in volume} | {
         target["name"]

@@ -40,11 +40,11 @@ def test_init_leaves_open_what_the_tutorial_shows(tmp_path: Path) -> None:
 
 MISTAKES = [
     ("signature.json", '"index": 1', '"index": "FILL IN"', "is not complete: signature.json: "),
-    ("signature.json", '"index": 1', '"index": 2', "the signature reads column 2, the model gives 2"),
+    ("signature.json", '"index": 1', '"index": 2', "the signature reads column 2, but the model gives 2"),
     ("signature.json", '"probabilities"', '"label"', "has shape (50,), and no column 1"),
-    ("signature.json", '"tensor": "amount"', '"tensor": "amounts"', "the signature feeds ["),
+    ("signature.json", '"tensor": "amount"', '"tensor": "amounts"', "the signature feeds the inputs ["),
     ("signature.json", '["amount"]', '["amountt"]', "event field 'amountt': it is required, but missing or null"),
-    ("golden.jsonl", '"amount": 86.15', '"amount": "12"', "event field 'amount': '12' is no finite float32"),
+    ("golden.jsonl", '"amount": 86.15', '"amount": "12"', "event field 'amount': '12' is not a finite float32"),
     ("golden.jsonl", '"score": 0.', '"score": 0.9', "golden example 1 must score 0."),
     ("README.md", "2,000", "3,000", "exists with other content"),
 ]

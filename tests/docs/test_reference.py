@@ -55,7 +55,7 @@ def test_every_generated_part_of_a_page_has_its_maker() -> None:
 
 
 def test_every_setting_has_a_row_and_words_of_its_own() -> None:
-    rows = re.findall(r"^\| `([a-z_.]+)` \| (.+) \| (.+) \| (.+) \|$", reference.settings(), re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Za-z_.]+)` \| (.+) \| (.+) \| (.+) \|$", reference.settings(), re.MULTILINE)
     assert {name for name, *_ in rows} == setting_names(Settings)
     assert all(words.endswith(".") for *_, words in rows)
 

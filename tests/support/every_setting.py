@@ -5,7 +5,7 @@ Tests run in several processes (pytest-xdist). Each of them reports the settings
 process.
 """
 
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
@@ -61,9 +61,22 @@ def untested() -> set[str]:
 
 
 def setting_names(model: type[BaseModel], prefix: str = "") -> set[str]:
-    found: set[str] = set()
+    """Return the full names of all settings. A section in a map by name is named `NAME`, such as `tables.NAME.topic`."""
+    names: set[str] = set()
     for name, field in model.model_fields.items():
         kind: Any = field.annotation
-        nested = isinstance(kind, type) and issubclass(kind, BaseModel)
-        found |= setting_names(kind, f"{prefix}{name}.") if nested else {prefix + name}
-    return found
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names |= setting_names(kind, f"{prefix}{name}.")
+            continue
+        names.add(prefix + name)
+        if (section := named_section(kind)) is not None:
+            names |= setting_names(section, f"{prefix}{name}.NAME.")
+    return names
+
+
+def named_section(kind: Any) -> type[BaseModel] | None:
+    """Return the section of a setting that is a map from names to sections; None for any other setting."""
+    arguments = get_args(kind)
+    if get_origin(kind) is dict and isinstance(arguments[1], type) and issubclass(arguments[1], BaseModel):
+        return arguments[1]
+    return None

@@ -174,6 +174,14 @@ def package(
     return folder
 
 
+def joined_package(folder: Path, factor: float) -> Path:
+    """Write a package with score = factor * (a + b), of which b is joined from the table customers; return its folder."""
+    b = {"name": "customers.b", "from": "table:customers"}
+    golden = [{"event": {"a": 1.0, "customers.b": 2.0}, "score": 3.0 * factor, "tolerance": 1e-5}]
+    document = LINEAR | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", b]}]}
+    return package(folder, lambda path: linear(path, factor), document, golden)
+
+
 def linear_package(folder: Path, factor: float) -> Path:
     """Write a package with score = factor * (a + b) and one golden example; return its folder."""
     golden = [{"event": {"a": 1.0, "b": 2.0}, "score": 3.0 * factor, "tolerance": 1e-5}]

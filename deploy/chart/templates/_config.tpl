@@ -58,6 +58,11 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- fail (printf "config.input.topics has %s, which is not a text: write the name of the topic, in quotes" (toJson .)) -}}
 {{- end -}}
 {{- end -}}
+{{- range $name, $table := dig "tables" (dict) $config -}}
+{{- if not (kindIs "string" $table.topic) -}}
+{{- fail (printf "config.tables.%s.topic is %s, which is not a text: write the name of the topic, in quotes" $name (toJson $table.topic)) -}}
+{{- end -}}
+{{- end -}}
 {{- $endpoints := dig "model" "endpoints" (list) $config -}}
 {{- if not (kindIs "slice" $endpoints) -}}
 {{- fail (printf "config.model.endpoints is %s, but it is a list: write [\"%s\"]" (toJson $endpoints) (toString $endpoints)) -}}
@@ -103,6 +108,41 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- end -}}
 {{- end -}}
 
+{{/*
+Reject a setting that names a file beside scorer.yaml which the values do not have. A file can also be mounted there by
+`extraVolumeMounts`. Arguments: root, config (that of the scorers). Writes nothing.
+*/}}
+{{- define "scorestream.checkFiles" -}}
+{{- $config := .config -}}
+{{- $mounted := list -}}
+{{- range $pod := list .root.Values.scorer .root.Values.shadow .root.Values.rolloutController .root.Values.toolbox .root.Values.training -}}
+{{- range $pod.extraVolumeMounts -}}
+{{- $mounted = append $mounted .mountPath -}}
+{{- end -}}
+{{- end -}}
+{{- $named := dict -}}
+{{- range $path := list "input.schema_file" "model.ca_file" "model.policy" "model.server_tls.ca_file" "model.server_tls.certificate_file" "model.server_tls.key_file" "kafka.security.password_file" "kafka.security.ca_file" "kafka.security.certificate_file" "kafka.security.key_file" "kafka.security.key_password_file" "rollout.key_file" "rollout.password_file" -}}
+{{- $value := $config -}}
+{{- range $key := splitList "." $path -}}
+{{- $value = ternary (get ($value | default dict) $key) "" (kindIs "map" ($value | default dict)) -}}
+{{- end -}}
+{{- $_ := set $named $path $value -}}
+{{- end -}}
+{{- range $section := list "kafka" "schema_registry" -}}
+{{- range $key, $value := dig $section "extra" dict $config -}}
+{{- if and (hasPrefix "ssl." $key) (hasSuffix ".location" $key) -}}
+{{- $_ := set $named (printf "%s.extra.%s" $section $key) $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $path, $value := $named -}}
+{{- $file := toString ($value | default "") -}}
+{{- if and $file (not (contains "/" $file)) (not (hasKey $.root.Values.files $file)) (not (has (printf "/etc/scorestream/%s" $file) $mounted)) -}}
+{{- fail (printf "config.%s is %s, but files has no %s: add it to files, or mount it with extraVolumes and write its path" $path $file $file) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A number of bytes, such as 2GiB, as an integer; empty if it is none. Argument: the number. */}}
 {{- define "scorestream.bytes" -}}
 {{- if kindIs "string" . -}}
@@ -138,6 +178,18 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- $_ := set $derived "output" (dict "topic" (printf "%s.scores" $name)) -}}
 {{- $_ := set $derived "dead_letter" (dict "topic" (printf "%s.dead" $name)) -}}
 {{- $_ := set $derived "http" (dict "listen" "0.0.0.0:9464") -}}
+{{- with .Values.schemaRegistry -}}
+{{- if .secret -}}
+{{- $extra := dict -}}
+{{- if .secretKeys.ca -}}
+{{- $_ := set $extra "ssl.ca.location" (printf "/run/secrets/schema-registry/%s" .secretKeys.ca) -}}
+{{- end -}}
+{{- if .secretKeys.username -}}
+{{- $_ := set $extra "basic.auth.user.info" "${SCHEMA_REGISTRY_USERNAME}:${SCHEMA_REGISTRY_PASSWORD}" -}}
+{{- end -}}
+{{- $_ := set $derived "schema_registry" (dict "extra" $extra) -}}
+{{- end -}}
+{{- end -}}
 {{- mergeOverwrite $derived $config | toYaml -}}
 {{- end -}}
 
@@ -200,6 +252,10 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- if and .Values.registry.ca.secret .Values.registry.ca.configMap -}}
 {{- fail "registry.ca.secret and registry.ca.configMap are both set: set the one that has the certificate authority" -}}
 {{- end -}}
+{{- if and .Values.schemaRegistry.secret (not (dig "schema_registry" "url" "" $config)) -}}
+{{- fail "schemaRegistry.secret is set, but config.schema_registry.url is empty: set it to the URL of the schema registry" -}}
+{{- end -}}
+{{- include "scorestream.checkFiles" (dict "root" . "config" $config) -}}
 {{- with .Values.autoscaling -}}
 {{- if .enabled -}}
 {{- if not .maxReplicas -}}

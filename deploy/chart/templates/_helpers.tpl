@@ -121,6 +121,17 @@ labels:
 {{- $_ := set $keys . (list $values.registry.ca.key) -}}
 {{- $_ := set $users . (list "certificate authority of the registry of models") -}}
 {{- end -}}
+{{- with $values.schemaRegistry.secret -}}
+{{- $names := $values.schemaRegistry.secretKeys -}}
+{{- $_ := set $keys . (compact (list $names.ca $names.username (ternary $names.password "" (ne $names.username "")))) -}}
+{{- $_ := set $users . (list "schema registry") -}}
+{{- end -}}
+{{- range $variable := $values.extraEnv -}}
+{{- with dig "valueFrom" "secretKeyRef" dict $variable -}}
+{{- $_ := set $keys .name (uniq (append (get $keys .name | default list) .key)) -}}
+{{- $_ := set $users .name (append (get $users .name | default list) $variable.name) -}}
+{{- end -}}
+{{- end -}}
 {{- with $values.signing.secret -}}
 {{- $_ := set $keys . (compact (list $values.signing.key $values.signing.password)) -}}
 {{- $_ := set $users . (list "signature of moves") -}}

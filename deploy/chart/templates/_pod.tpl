@@ -152,6 +152,20 @@ Volumes and mounts of a pod that runs commands of the scorer, as a map with `mou
 {{- $source := ternary (dict "secret" (dict "secretName" $ca.secret "defaultMode" 288)) (dict "configMap" (dict "name" $ca.configMap)) (ne $ca.secret "") -}}
 {{- $volumes = append $volumes (merge (dict "name" "registry-ca") $source) -}}
 {{- end -}}
+{{- with $values.schemaRegistry -}}
+{{- if .secret -}}
+{{- if .secretKeys.ca -}}
+{{- $items := list (dict "key" .secretKeys.ca "path" .secretKeys.ca) -}}
+{{- $mounts = append $mounts (dict "name" "schema-registry" "mountPath" "/run/secrets/schema-registry" "readOnly" true) -}}
+{{- $volumes = append $volumes (dict "name" "schema-registry" "secret" (dict "secretName" .secret "defaultMode" 288 "items" $items)) -}}
+{{- end -}}
+{{- if .secretKeys.username -}}
+{{- range $variable, $key := dict "SCHEMA_REGISTRY_USERNAME" .secretKeys.username "SCHEMA_REGISTRY_PASSWORD" .secretKeys.password -}}
+{{- $env = append $env (dict "name" $variable "valueFrom" (dict "secretKeyRef" (dict "name" $values.schemaRegistry.secret "key" $key))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and .signing $values.signing.secret -}}
 {{- $mounts = append $mounts (dict "name" "signing" "mountPath" "/run/secrets/signing" "readOnly" true) -}}
 {{- $volumes = append $volumes (dict "name" "signing" "secret" (dict "secretName" $values.signing.secret "defaultMode" 288)) -}}

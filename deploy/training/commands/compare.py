@@ -25,7 +25,7 @@ Against = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option("--run", help="The run that provides the held-out rows: id, version or folder.", show_default="the newest"),
+    typer.Option("--run", help="The run whose held-out rows are scored: its id, version or folder.", show_default="the newest"),
 ]
 
 
@@ -50,7 +50,7 @@ def compare(
 def _standing(run: Run, version: str) -> ChampionState:
     """Return the name, the digest and the channel revision of a version.
 
-    `version` is a version name, a channel or a digest. The channel revision is 0 unless `version` is a channel. Raises
+    `version` is a version name, a channel or a digest. The channel revision is 0 if `version` is not a channel. Raises
     RegistryError.
     """
     resolved = channel.resolve(run.store, version)

@@ -66,7 +66,7 @@ def _report_rejection(reason: str, code: int) -> None:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Progress]:
-    """Yield a function that reports progress. If stderr is a terminal, the function updates a progress bar there."""
+    """Yield a function that reports progress, as a progress bar if stderr is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")

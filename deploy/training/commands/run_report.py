@@ -1,4 +1,4 @@
-"""The report of a run: its journal in one document, and the document as tables."""
+"""The report of a run, as one JSON document or as tables for a terminal."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,8 +22,8 @@ UNDER_WAY = "not ended"
 def document(folder: Path) -> dict[str, Any]:
     """Return the journal of the run in this folder as one JSON document.
 
-    The document has a part for each step; the part of an incomplete step is None. Raises Fatal (exit code 3) if the journal
-    cannot be read.
+    The document has one key for each step. Its value is None if the step is not complete. Raises Fatal (exit code 3) if the
+    journal cannot be read.
     """
     journal = Journal(folder / FOLDER)
     entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}
@@ -56,7 +56,7 @@ def _snapshot(journal: Journal, results: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def shown(document: Mapping[str, Any]) -> Group:
-    """Render the document of a run as tables; the tables of incomplete steps are omitted."""
+    """Render the document of a run as tables. Steps that are not complete are omitted."""
     return Group(*_parts(document))
 
 

@@ -47,10 +47,9 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
 
 
 def find_run(folder: Path, name: str | None, step: str = "plan") -> Path:
-    """Return the folder of the newest run with this name that has completed `step`.
+    """Return the folder of the newest run that has completed `step`. Raises Fatal (exit code 2) if there is none.
 
-    `name` is the run's id, version or folder name. If `name` is None, every run that has completed `step` is a candidate.
-    Raises Fatal (exit code 2) if no run matches.
+    `name` is the run's id, version or folder name; None for any run.
     """
     matching = [run_folder for run_folder in reversed(runs(folder)) if Journal(run_folder / STEPS).entry(step)]
     if name is None and matching:

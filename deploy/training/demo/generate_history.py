@@ -1,8 +1,8 @@
 """Generate the Kafka records of ten months of flights: events, and outcomes reported later. Pure.
 
 The last flight leaves `AGO_MS` before `now_ms`. As in practice, the outcome of a flight is reported hours after the arrival.
-Some flights have no report, some have two, and some have a wrong report, which a later report corrects. The flight's id
-determines which of these kinds the flight has, so that every demo has the same reports.
+Some flights have no report, some have two, and some have a wrong report, which a later report corrects. A flight has the same
+reports in every demo.
 """
 
 import zlib
@@ -52,14 +52,13 @@ def history(now_ms: int) -> History:
 
 
 def moved(labelled: list[tuple[Event, bool | None]], now_ms: int) -> History:
-    """Convert flights to records, shifted in time so that the last flight leaves `AGO_MS` before `now_ms`.
-
-    The timestamp of an event is its shifted scheduled departure.
+    """Convert flights to records. The last flight leaves `AGO_MS` before `now_ms`; the times of all others are shifted equally.
 
     Args:
         labelled: Events in order of departure. The second item is whether the flight arrived late, None if it never arrived.
         now_ms: The current time (Unix ms). Records of outcomes after this time are omitted.
     """
+    # The timestamp of an event is its shifted scheduled departure.
     shift = now_ms - AGO_MS - departure_ms(labelled[-1][0])
     events = []
     outcomes = []
@@ -81,9 +80,9 @@ def departure_ms(event: Event) -> int:
 
 
 def _report(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
-    """Return the kind of a flight's report, and the records that report the flight's outcome.
+    """Return the kind of a flight's report, and the records of the report.
 
-    The kind is one of the keys of `History.counts`, or an empty text for a regular report.
+    The kind is a key of `History.counts`, or an empty text for a regular report.
     """
     name = str(event["flight_id"])
     drawn = zlib.crc32(name.encode())

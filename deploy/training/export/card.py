@@ -13,8 +13,10 @@ LIBRARIES = {"trees": ("lightgbm", "onnx", "onnxruntime"), "network": ("torch", 
 class Card:
     """The content of a model card.
 
-    `rows` has the number of events by part (training, validation, hold-out), and `metrics` has the value of each metric by
-    name, such as "AUC (validation)". `facts` has further rows of the card's table, such as the run and the dataset.
+    Attributes:
+        rows: The number of events in training, validation and hold-out.
+        metrics: The value of each metric by name, such as "AUC (validation)".
+        facts: Further rows of the card's table, such as the run and the dataset.
     """
 
     title: str

@@ -1,7 +1,6 @@
 """Golden examples: a few hold-out events, chosen by a rule, with the scores of the ONNX model.
 
-The event of an example has only the fields that the signature reads. The example is therefore the same for every input format,
-and no other content of the record is published with the model.
+The event of an example has only the fields that the signature reads, so no other content of a record is published.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,11 +20,10 @@ TOLERANCE = 1e-4
 
 
 def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
-    """Choose the golden examples; return their row indices in ascending order.
+    """Choose a few hold-out events as golden examples, and return their row indices in ascending order.
 
-    The examples are of two kinds. First, the events with the lowest, the median and the highest score, both among all events
-    and within each class. Second, for each optional field, the first event without this field. `scores` (B,) are the scores of
-    the ONNX model.
+    The examples have the lowest, the median and the highest score among all events and within each class. For each optional
+    field, the first event without the field is added. `scores` (B,) are the scores of the ONNX model.
     """
     order = np.argsort(scores, kind="stable")
     groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]
@@ -37,7 +35,7 @@ def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature
 
 
 def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
-    """Yield the line of golden.jsonl for each row: the event, the score from `outputs` (of the model), and the tolerance."""
+    """Yield the line of golden.jsonl for each row: the event, the model's score, and the tolerance."""
     answers = Scores(signature, outputs).encoded()
     for at, answer in enumerate(answers):
         event = build_event(_values(rows.tensors, signature, at))
@@ -45,7 +43,7 @@ def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Si
 
 
 def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
-    """Yield the name of each tensor that a field feeds, and the slice of a row of this tensor that has the field's values."""
+    """Yield the tensors that contain a field: the name of the tensor, and the field's columns as a slice."""
     for tensor in signature.fed:
         for at, tensor_field in enumerate(tensor.fields):
             if tensor_field.name == field.name:
@@ -53,7 +51,7 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
 
 
 def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: InputField) -> NDArray[np.bool_]:
-    """Return (B,) booleans: true for the rows in which the value of an optional field is the field's default."""
+    """Return (B,) booleans: true for the rows in which an optional field has its default value."""
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
@@ -62,7 +60,7 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the path and the value of each field in one row.
+    """Yield the path and the value of each field in one row. The path of a field with another source is its name.
 
     A field whose default is NaN is omitted if its value in this row contains NaN.
     """
@@ -71,4 +69,5 @@ def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int)
         values = tensors[tensor][row].ravel()[place].tolist()
         if field.allows_nan and any(value != value for value in values):
             continue
-        yield field.steps, values if field.array is not None else values[0]
+        steps = (field.name,) if field.source else field.steps
+        yield steps, values if field.array is not None else values[0]

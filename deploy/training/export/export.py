@@ -33,8 +33,9 @@ README = "README.md"
 class ExportedPackage:
     """A written model package that passed all checks of a scorer.
 
-    `scores` (B,): the ONNX model's scores of the hold-out rows. `parity`: the largest difference between the scores of the ONNX
-    model and of the trained model.
+    Attributes:
+        scores: (B,), the ONNX model's scores of the hold-out rows.
+        parity: The largest difference between the scores of the ONNX model and of the trained model.
     """
 
     package: Package
@@ -71,13 +72,15 @@ def export(
         hint = getattr(error, "hint", "") or "a scorer would not load this version"
         raise Fatal(f"the exported model cannot be served: {error}", hint, REFUSED) from None
     except OSError as error:
-        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+        raise Fatal(
+            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+        ) from None
     return ExportedPackage(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)
 
 
 @contextmanager
 def _part(folder: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder. If the context ends without an error, this folder replaces `folder`."""
+    """Yield a temporary folder that replaces `folder` if the context ends without an error."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

@@ -26,10 +26,8 @@ Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 
 
 def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float64]:
-    """Run the ONNX model; return the probability of the second class for each row, (B,).
-
-    The probability is the last number in each row of the signature's first output.
-    """
+    """Return the probability of the second class for each row, (B,), as the ONNX model computes it."""
+    # The probability is the last number in each row of the signature's first output.
     outputs = signature.outputs[0].tensor
     count = len(next(iter(tensors.values())))
     batches = [
@@ -60,14 +58,16 @@ def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) ->
             place = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
             scores_text = f"{float(exported[at])}, the trained model {float(trained[at])}"
             message = f"the ONNX model scores the event {place}{changed} {scores_text}"
-            raise Fatal(f"{message}; they may differ by {LARGEST}", "give other parameters, or another recipe", REFUSED)
+            raise Fatal(
+                f"{message}; the largest allowed difference is {LARGEST}", "set other parameters, or another recipe", REFUSED
+            )
     return first[0], worst
 
 
 def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensors]]:
-    """Yield the tensors to score: those of the original events, then those of each kind of changed events.
+    """Yield the tensors to compare: the original events, then the changed copies of the events.
 
-    Each item is a pair: a text that describes the change (empty for the original events), and the tensors.
+    Each item is a pair of a text and the tensors. The text describes the change; it is empty for the original events.
     """
     yield "", tensors
     few = {name: tensor[:CHANGED] for name, tensor in tensors.items()}
@@ -83,7 +83,7 @@ def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensor
 
 
 def _with(tensors: Tensors, signature: Signature, field: InputField, value: Any) -> Tensors:
-    """Return tensors in which a field has this value in every row."""
+    """Return a copy of the tensors in which a field has this value in every row."""
     changed = dict(tensors)
     for name, place in columns(signature, field):
         changed[name] = changed[name].copy()

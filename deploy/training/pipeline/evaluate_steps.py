@@ -82,11 +82,8 @@ def _scored(run: Run, version: Package) -> tuple[ModelAnswers, SkipCounts]:
 
 
 def _leaked(run: Run, standing: ChampionState) -> int | None:
-    """Return the number of hold-out rows on which the champion was trained.
-
-    The champion's provenance states which rows the champion was trained on. The result is None if the champion has no usable
-    provenance that a trusted key signed.
-    """
+    """Return how many hold-out rows the champion was trained on; None if this is unknown."""
+    # The champion's provenance names the rows. The number is unknown without a provenance that a trusted key signed.
     attestations = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
     learned = [
         leakage.learned(attested.predicate) for attested in attestations if attested.verified and attested.type == PROVENANCE

@@ -77,11 +77,11 @@ def write(path: Path, value: object) -> None:
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Convert an OSError in the block to Fatal (exit code 3) with the message that `path` cannot be written."""
+    """Raise Fatal (exit code 3) if the block raises an OSError; the message names `path`."""
     try:
         yield
     except OSError as error:
-        raise Fatal(f"{path} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
+        raise Fatal(f"{path} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED) from None
 
 
 def _damaged(path: Path, error: Exception) -> Fatal:

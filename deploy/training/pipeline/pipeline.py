@@ -42,8 +42,8 @@ CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
 def begin(training: TrainingSettings, settings: Settings, progress: Progress, *, force_new: bool = False) -> Run:
     """Return the newest run if it can continue, else a new run.
 
-    A run can continue if it has not ended, and if its plan has these settings and this environment. If `force_new` is true, the
-    result is always a new run, and this run trains even if no new label has arrived since the last run.
+    A run can continue if it has not ended, and if its plan has these settings and this environment. With `force_new`, the
+    result is always a new run, which trains even if no new label has arrived.
     """
     newest = next(reversed(runs(training.folder)), None)
     if newest and not force_new and _goes_on(Journal(newest / FOLDER), training, settings):

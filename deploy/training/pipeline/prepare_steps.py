@@ -8,6 +8,7 @@ from model_registry.errors import Refused
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from publisher.errors import USAGE, Fatal
+from scorer.features.required_log import check_fields, joined_names, require_log
 from training import environment
 from training.pipeline.journal import Journal
 from training.pipeline.run import Run, config
@@ -23,7 +24,8 @@ from training.snapshot.rows import LabelledRows as Labelled
 def plan(run: Run) -> RunPlan:
     """Determine the plan of the run: its configuration, signature and environment.
 
-    Raises RegistryError, and Fatal (exit code 2) if no signing key or no signature is available.
+    Raises RegistryError, and Fatal (exit code 2) if no signing key or no signature is available, or if `snapshot.from` does not
+    provide the inputs of the signature.
     """
     run.key  # noqa: B018 - a run without a usable key fails before any work
     champion = _champions(run)
@@ -31,6 +33,7 @@ def plan(run: Run) -> RunPlan:
     if signature is None:
         hint = "set signature in training.yaml to a file, such as signature.json; a first version needs it"
         raise Fatal(f"the channel {run.channel!r} of {run.store.repository} has no champion with a signature.json", hint, USAGE)
+    _check_source(run, signature)
     champion_signature = None if champion is None else champion.to_json()
     return RunPlan(
         _now_ms(),
@@ -71,6 +74,16 @@ def join(run: Run) -> JoinResult:
     return JoinResult(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))
 
 
+def _check_source(run: Run, signature: Signature) -> None:
+    """Check that the records which `snapshot.from` names hold all fields of the signature. Raises Fatal (exit code 2)."""
+    features = run.settings.features
+    if run.training.snapshot.from_ == "features":
+        check_fields(features, signature)
+    elif require_log(features, [signature]):
+        names = ", ".join(map(repr, joined_names(signature)))
+        raise Fatal(f"events do not hold the joined fields {names}", "set snapshot.from: features", USAGE)
+
+
 def _champions(run: Run) -> Signature | None:
     """Return the signature of the champion, or None if the channel does not exist yet or the champion has no signature."""
     serves = run.serves()
@@ -93,11 +106,9 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 
 
 def _nothing_new_since(run: Run) -> str:
-    """Return the name of the last completed run's folder if a new training would get the same labels, else "".
-
-    This is the case if the last run had the same configuration and topics, and its label ranges end at the same offsets. If the
-    user requires a new training (`force_new`), the result is always "".
-    """
+    """Return the folder name of the last completed run if a new run would use the same labels, else ""."""
+    # The labels are the same if configuration and topics are unchanged, and the label ranges end at the same offsets. With
+    # `force_new` the result is "".
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
     if not ended or run.plan.force_new:
         return ""

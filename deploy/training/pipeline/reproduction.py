@@ -1,8 +1,7 @@
 """Train a version again from its recorded inputs and compare the digests.
 
-The snapshot is the dataset that the registry stores for the version. Configuration, seed and signature come from the provenance
-of the version, which a trusted key must have signed. Nothing is pushed to the registry: the new version is built in a separate
-folder.
+The rows come from the dataset that the registry stores for the version; configuration, seed and signature come from the
+version's signed provenance. Nothing is pushed to the registry.
 """
 
 import shutil
@@ -93,11 +92,11 @@ def begin(training: TrainingSettings, settings: Settings, version: str, progress
 
 
 def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None]) -> dict[str, Any]:
-    """Run the steps of a prepared run up to the export, and compare every digest with the recorded one.
+    """Repeat the steps of a run up to the export, and compare every digest with the recorded one.
 
     Returns:
-        `same`: whether the manifests are equal. `folder`: the folder of the run. `parts`: the recorded and the new value of the
-            version, model, run id and environment.
+        A mapping with three keys. `same` is true if the manifests are equal. `folder` is the folder of the run. `parts` has the
+        recorded and the new digest of the version, the model, the run and the environment.
 
     Raises:
         Fatal: A step failed.
@@ -117,9 +116,10 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
-    """Return the external parameters from the provenance of the run with the id `name`, which a trusted key signed.
+    """Return the external parameters of a run from its signed provenance.
 
-    `digest` is the manifest digest of the version. Raises Refused if the version has no such provenance.
+    `digest` is the manifest digest of the version, `name` the id of the run. Raises Refused if there is no such provenance that
+    a trusted key signed.
     """
     for attested in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (
@@ -135,13 +135,16 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
 
 
 def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> TrainingSettings:
-    """Return the recorded training settings with the folders, workers and keys of this machine."""
+    """Return the recorded training settings, with the folders, workers and keys taken from `training`."""
     own_options = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
     return TrainingSettings.model_validate({**config["training"], **own_options, "publish": training.publish.model_dump()})
 
 
 def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:
-    """Return the recorded scorer settings with the broker, registry and files of this machine. Raises RegistryError."""
+    """Return the recorded scorer settings, with the broker, registry and files taken from `settings`.
+
+    Raises RegistryError.
+    """
     stated = config["scorer"]
     own_schema = schema(settings)
     if stated["schema"] != own_schema:
@@ -152,6 +155,7 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
     sections = {
         "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
         "labels": type(settings.labels).model_validate(stated["labels"]),
+        "features": type(settings.features).model_validate(stated.get("features", {})),
     }
     return settings.model_copy(update={**sections, "name": str(stated["name"]), "region": stated["region"]})
 

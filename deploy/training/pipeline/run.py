@@ -1,6 +1,6 @@
 """One run: its settings, folder and journal, and the data that its steps share.
 
-After a kill, the next process computes the shared data again from the folder and gets the same rows, model and scores.
+After a kill, the next process computes the same rows, model and scores again from the folder.
 """
 
 import hashlib
@@ -24,7 +24,9 @@ from model_registry.signing.signatures import TrustedKey
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
-from scorer.decoding.types import FormatMismatch
+from scorer.decoding.types import Decoder, FormatMismatch
+from scorer.features.log import create_reader
+from scorer.features.read import FeatureLogDecoder
 from scorer.models.registry_access import open_source, pull_version
 from scorer.settings import Settings
 from training.pipeline.journal import Journal, written
@@ -62,7 +64,7 @@ class Run:
     ) -> None:
         """Open the run in a folder.
 
-        If `force_new` is true, the run trains even if no new label has arrived since the last run.
+        With `force_new`, the run trains even if no new label has arrived since the last run.
         """
         self.force_new = force_new
         self.training = training
@@ -76,7 +78,7 @@ class Run:
         """Return the result of a step. Raises Fatal if the step is not complete."""
         value = self.journal.result(step, of)
         if value is None:
-            raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: run")
+            raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: repeat the command run")
         return value
 
     @property
@@ -120,8 +122,12 @@ class Run:
 
         Raises Fatal (exit code 3) if the records have changed since they were copied.
         """
+        decoder: Decoder
         try:
-            decoder = decoder_factory.create_decoder(self.settings, self.signature)
+            if self.training.snapshot.from_ == "features":
+                decoder = FeatureLogDecoder(self.signature, create_reader(self.settings))
+            else:
+                decoder = decoder_factory.create_decoder(self.settings, self.signature)
         except FormatMismatch as error:
             message = f"input.format {self.settings.input.format} does not match the signature: {error}"
             raise Fatal(message, "set signature in training.yaml to a file that matches the events", USAGE) from None
@@ -211,9 +217,10 @@ class Run:
 
 
 def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
-    """Return the settings that affect the model or its evaluation, without secrets and machine paths. Raises RegistryError."""
+    """Return the settings that affect the model or its evaluation, without secrets and paths. Raises RegistryError."""
     own_settings = training.model_dump(mode="json", exclude=PRIVATE)
-    scorers = settings.model_dump(mode="json", include=set(SCORERS), exclude={"input": {"schema_file"}})
+    sections = {*SCORERS, "features"} if training.snapshot.from_ == "features" else set(SCORERS)
+    scorers = settings.model_dump(mode="json", include=sections, exclude={"input": {"schema_file"}})
     return {"training": own_settings, "scorer": {**scorers, "schema": schema(settings)}}
 
 

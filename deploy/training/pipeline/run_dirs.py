@@ -38,7 +38,7 @@ def runs(folder: Path) -> list[Path]:
 
 
 def named(folder: Path, now_ms: int) -> Path:
-    """Return the path of the folder for a run that starts at `now_ms` (Unix ms); its name is this time in UTC."""
+    """Return the path of the folder for a run that starts at `now_ms` (Unix ms). Its name is this time in UTC."""
     stamp = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H%M%S")
     return folder / f"{stamp}{now_ms % 1_000:03}Z"
 

@@ -36,10 +36,13 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part of the split rows: training, validation or hold-out.
+    """The rows of the training, the validation or the hold-out.
 
-    `from_ms` and `to_ms` are the first and the last Kafka timestamp of the rows (Unix ms). `classes` is the number of rows by
-    class. `digest` is the result of `LabelledRows.digest`.
+    Attributes:
+        from_ms: The first Kafka timestamp of the rows (Unix ms).
+        to_ms: The last Kafka timestamp of the rows (Unix ms).
+        classes: The number of rows by class.
+        digest: The result of `LabelledRows.digest`.
     """
 
     part: str
@@ -114,8 +117,7 @@ class Pushed(msgspec.Struct, frozen=True):
 class ChampionState(msgspec.Struct, frozen=True):
     """The champion of a channel, and the revision of the channel that made it the champion.
 
-    The command `compare` also uses this class for other versions. `revision` is 0 for a version that was not read from a
-    channel.
+    The command `compare` also uses this class for other versions, with the revision 0.
     """
 
     version: str
@@ -126,8 +128,10 @@ class ChampionState(msgspec.Struct, frozen=True):
 class Evaluated(msgspec.Struct, frozen=True):
     """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
-    `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`. `unscored` maps each reason
-    why rows have no score to the number of these rows. `champion` is None if the channel has no version yet.
+    Attributes:
+        counts: `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`.
+        unscored: The number of rows without a score, by reason.
+        champion: The champion; None if the channel has no version yet.
     """
 
     champion: ChampionState | None
@@ -138,7 +142,7 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. One of both is None."""
+    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. The other one is None."""
 
     outcome: Literal["promoted", "rollout"]
     channel: str
@@ -169,7 +173,7 @@ class Moved(Exception):
 
 
 class Over(Exception):
-    """Raised by a step that ends the run early: the remaining steps do not run. `end` is the outcome of the run."""
+    """Raised by a step to end the run early, without the remaining steps. `end` is the outcome of the run."""
 
     def __init__(self, outcome: Outcome, because: str) -> None:
         super().__init__(because)

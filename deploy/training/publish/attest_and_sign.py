@@ -19,11 +19,8 @@ ATTEMPTS = 5  # without a referrers API, a registry may list only one of two con
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
     """Attest a predicate about a version, unless this key has attested an equivalent one; return the attestation's digest.
 
-    When two predicates of the same type are equivalent depends on the type:
-    - Comparisons are equivalent if they have the same run and the same champion.
-    - Provenances are equivalent if they have the same run.
-    - Evaluations are equivalent if they have the same dataset.
-    - Predicates of any other type are equivalent only if they are equal.
+    Comparisons are equivalent if they have the same run and champion, provenances if they have the same run, evaluations if
+    they have the same dataset, and other predicates if they are equal.
 
     Raises:
         BadFile: The predicate is not valid for its type.

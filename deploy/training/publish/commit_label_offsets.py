@@ -1,8 +1,9 @@
 """Commit the offsets of the labels that runs have used, as the consumer group `<name>.training`.
 
-A trigger that starts runs can watch the lag of this group. The offsets of a group without members expire. Every run therefore
-commits, even if it found no new label.
+A trigger that starts runs can watch the lag of this group.
 """
+
+# Every run commits, even if it found no new label, because the offsets of a group without members expire.
 
 from publisher.errors import retriable_as_fatal
 from publisher.kafka.connection import ANSWER_SECONDS, connect
@@ -12,7 +13,7 @@ from training.snapshot.files import Frozen
 
 
 def group_of(settings: Settings) -> str:
-    """Return the consumer group whose committed offsets mark the used labels."""
+    """Return the consumer group whose committed offsets follow the used labels."""
     return f"{settings.name}.training"
 
 

@@ -1,4 +1,4 @@
-"""Move a channel to the version of a run, once, if the champion is still the one that the version was compared with."""
+"""Move a channel to the version of a run, at most once, and only if the champion has not changed since the comparison."""
 
 import contextlib
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ComparedChampion:
 class Promoted:
     """The completed channel move of this run.
 
-    `from_history` is true if an earlier attempt of the run requested the move, so that the channel's history already had it.
+    `from_history` is true if an earlier attempt of the run had already written the move to the channel's history.
     """
 
     move: ChannelMove
@@ -41,9 +41,9 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """The result if another actor moved the channel: the version must be compared with the new champion.
+    """The result if another actor has moved the channel since the comparison.
 
-    `by` is the new target of the channel, or None if the channel does not exist.
+    `by` is the new target of the channel, or None if the channel does not exist. The version must be compared with this target.
     """
 
     by: Resolution | None
@@ -67,12 +67,12 @@ def standing(store: Store, channel: str) -> Resolution | None:
 
 
 def judged_by(serves: Resolution | None) -> ComparedChampion:
-    """Return the target of the channel (`serves`) as the champion to compare a new version with."""
+    """Return the version that the channel serves as the champion of a comparison; an empty champion for None."""
     return ComparedChampion() if serves is None else ComparedChampion(serves.digest, serves.revision)
 
 
 def reason_of(run: str) -> str:
-    """Return the reason that the channel's history records for a move by this training run."""
+    """Return the reason to record in the channel's history for a move by this training run."""
     return f"run {run}"
 
 
@@ -87,10 +87,21 @@ def promote_once(
     now: datetime,
     key: PrivateKey | None = None,
 ) -> Promoted | Overtaken:
-    """Move a channel to a version, unless the champion has changed since the comparison; sign the move if a key is given.
+    """Move a channel to a version, unless the champion has changed since the comparison.
 
-    `judged` is the champion of the comparison. If an earlier attempt of this run has already written a move to the channel's
-    history, that move is completed, and no new move is written.
+    The move is signed if `key` is given. An earlier attempt of this run may have written the move to the channel's history;
+    then that move is completed, and no new move is written.
+
+    Args:
+        store: The repository.
+        channel: The channel.
+        version: The version's tag.
+        digest: The digest that the version must have.
+        judged: The champion of the comparison.
+        run: The id of the run.
+        actor: The actor of the move.
+        now: The time of the move.
+        key: The key that signs the move.
 
     Returns:
         The move, or `Overtaken` if the channel was moved since the comparison.
@@ -120,15 +131,14 @@ def promote_once(
 
 
 def _newest(store: Store, channel: str) -> int:
-    """Return the revision of the last move of the channel, completed or not; 0 before the first."""
+    """Return the revision of the channel's last move, even if the move is not completed; 0 if there is none."""
     return max(tags.revisions(store.tags(), channel), default=0)
 
 
 def _find_own_move(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
-    """Return the move of this run from the channel's history, or None if no move of this run took effect.
+    """Return the move that an earlier attempt of this run made, or None if it made none.
 
-    If the move was interrupted and is the last entry of the history, this function completes it first. If it was interrupted
-    and another move followed, it can no longer take effect. Raises Conflict if the move cannot be completed.
+    An interrupted move is completed first, unless another move followed it. Raises Conflict if it cannot be completed.
     """
     moves = channels.history(store, channel)
     own_moves = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]

@@ -56,9 +56,9 @@ def model_name(store: Store) -> str:
 
 
 def origin_of(store: Store, digest: str) -> Origin | None:
-    """Return the inputs that a version's manifest states, or None if the manifest states no inputs.
+    """Return the inputs that a version's manifest states, or None if it states none.
 
-    The manifest's annotations are not signed. `verify_lineage.py` checks the signed attestations instead.
+    The manifest's annotations are not signed; use `verify_lineage.py` for signed statements.
 
     Raises:
         NotFound: There is no version with this digest.

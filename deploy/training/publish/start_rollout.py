@@ -14,10 +14,9 @@ from training.publish.promote import ComparedChampion, Overtaken, judged_by, rea
 def begin_once(
     settings: Settings, plan: Path, version: str, digest: str, judged: ComparedChampion, run: str, actor: str
 ) -> str | Overtaken:
-    """Start a rollout of a version with the champion of the comparison (`judged`); return the id of the rollout.
+    """Start a rollout of a version, unless this run has started one before; return the id of the rollout.
 
-    If this run has started a rollout of the version before, the id of that rollout is returned, even if the rollout has ended.
-    The candidate is `version`, even if the plan names another candidate.
+    `judged` is the champion of the comparison. The candidate is `version`, even if the plan names another candidate.
 
     Returns:
         The id of the rollout, or `Overtaken` if the channel was moved since the comparison.

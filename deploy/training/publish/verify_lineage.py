@@ -75,11 +75,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class DecisionEvidence:
-    """The evidence of a decision to promote or reject a version.
+    """The evidence of a decision to promote or reject a version. Digests are `sha256:...`.
 
-    Digests are `sha256:...`. `spans` are the record ranges that the version was trained on. `count` is the number of rows on
-    which both versions were evaluated, and `rows` the digest of these rows. `keys` are the ids of the trusted keys that signed
-    the provenance and the comparison.
+    Attributes:
+        spans: The record ranges that the version was trained on.
+        count: The number of rows on which both versions were evaluated.
+        rows: The digest of these rows.
+        keys: The ids of the trusted keys that signed the provenance and the comparison.
     """
 
     digest: str
@@ -106,12 +108,10 @@ class DecisionEvidence:
 def evidence(
     store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, before: int | None = None
 ) -> DecisionEvidence:
-    """Collect what trusted keys attest about the training and evaluation of a version.
+    """Return what trusted keys attest about the training and the evaluation of a version.
 
-    Each comparison names a champion, and the channel revision at which this version was the champion. If a version was compared
-    several times, the comparison with the highest of these revisions is used. If `before` is given, only comparisons with a
-    revision below `before` are considered. If `before` is the revision of a promotion, the result is therefore the comparison
-    that decided this promotion.
+    If the version was compared several times, the comparison with the newest champion is used. With `before`, only champions of
+    an earlier channel revision count. For the comparison that decided a promotion, pass the promotion's revision.
 
     Raises:
         Refused: An attestation is missing, not signed by a trusted key, or contradicts another one.
@@ -129,7 +129,9 @@ def evidence(
     ):
         if definition.internal_parameters.run == judged.run:
             return _joined(digest, made_by, definition, judged_by, judged)
-    raise Refused(f"{digest}: run {judged.run} compared it, but no trusted provenance names this run as its builder", _HINT)
+    raise Refused(
+        f"{digest} was compared by the run {judged.run}, but no trusted provenance names this run as its builder", _HINT
+    )
 
 
 def _joined(
@@ -167,7 +169,7 @@ def _verified(attestations: Sequence[Attestation], type_: str, digest: str) -> l
     of_type = [attested for attested in attestations if attested.type == type_]
     if trusted := [attested for attested in of_type if attested.verified]:
         return trusted
-    faults = "; ".join(dict.fromkeys(attested.fault for attested in of_type)) or "none is attested"
+    faults = "; ".join(dict.fromkeys(attested.fault for attested in of_type)) or "there is no such attestation"
     raise Refused(f"{digest} has no {NAMES[type_]} that a trusted key signed: {faults}", _HINT)
 
 

@@ -47,7 +47,7 @@ class Recipe(Protocol):
         """
 
     def suggest(self, trial: Any) -> Params:
-        """Draw values for the parameters that a search varies; `trial` is an `optuna.Trial`."""
+        """Draw values for the parameters that a search varies. `trial` is an `optuna.Trial`."""
 
     def fit(
         self,

@@ -1,8 +1,7 @@
-"""Encode the tensors of a signature as a matrix of numbers, with one column for each element of a tensor's row.
+"""Encode the tensors of a signature as a matrix of numbers, with one column for each number in a row.
 
-Strings are categories. The categories of a column are numbered by their share of the second class among the training rows, in
-ascending order. With this order, one split of a tree separates the categories with low shares from the categories with high
-shares.
+Strings are categories, which are numbered by their share of the second class among the training rows. One split of a tree can
+then separate the categories with low shares from the categories with high shares.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,10 +19,12 @@ UNKNOWN = -1.0  # the number of a category that the training rows did not have
 
 @dataclass(frozen=True, slots=True)
 class EncodedColumn:
-    """A column of the matrix: the element `place` in each row of a tensor.
+    """A column of the encoded matrix.
 
-    `names` are the categories of a string column; the number of a category is its index in `names`. For a numeric column,
-    `names` is None.
+    Attributes:
+        tensor: The tensor that contains the values.
+        place: The index of the value in the tensor's flattened row.
+        names: The categories of a string column, in the order of their numbers; None for a numeric column.
     """
 
     tensor: str
@@ -33,7 +34,13 @@ class EncodedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A field that may have no value or a new category: its columns in the matrix, and the number to use in these cases."""
+    """A field whose value may be missing or a new category.
+
+    Attributes:
+        field: The name of the field.
+        columns: The field's columns in the matrix.
+        value: The number that stands for a missing value or a new category.
+    """
 
     field: str
     columns: tuple[int, ...]
@@ -58,10 +65,9 @@ class MatrixEncoding:
 
 
 def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> MatrixEncoding:
-    """Derive the encoding from training rows, whose outcomes are `outcomes` (B,).
+    """Derive the encoding from training rows with these outcomes, (B,).
 
-    The categories of a column are numbered in ascending order of the mean outcome of their rows; equal means are ordered by
-    name.
+    The categories of a column are numbered in ascending order of their mean outcome, then by name.
     """
     columns = []
     for tensor in signature.fed:
@@ -73,7 +79,7 @@ def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], sig
 
 
 def gaps(signature: Signature) -> Iterator[Gap]:
-    """Yield a gap for each field that may have no value (optional numeric fields) or a new category (string fields)."""
+    """Yield the fields whose value may be missing (optional numbers) or a new category (strings)."""
     first: dict[str, int] = {}
     width = 0
     for tensor in signature.fed:
@@ -87,7 +93,7 @@ def gaps(signature: Signature) -> Iterator[Gap]:
 
 
 def _places(tensor: TensorInput, field: InputField) -> list[int]:
-    """Return the positions in a tensor's row that a field feeds; the list is empty if the field does not feed the tensor."""
+    """Return the indices of a field's values in the row of a tensor; an empty list if the tensor does not contain the field."""
     at = [place for place, candidate in enumerate(tensor.fields) if candidate.name == field.name]
     return list(range(tensor.width)) if at and field.array is not None else at
 

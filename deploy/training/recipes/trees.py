@@ -1,9 +1,9 @@
 """The recipe `trees`: gradient boosted trees by LightGBM.
 
 Trees are grown in chunks of `CHUNK` trees. Each chunk is a LightGBM model that starts from the summed predictions of the
-previous chunks. The seed of a chunk is the seed of the run plus the number of earlier trees. Chunks are stored as text.
-Therefore a training that was interrupted, or that is continued to a larger budget, gives the same model as an uninterrupted
-one. LightGBM's own way to continue a training (`init_model`) is not used, because with bagging it would grow different trees.
+previous chunks. Chunks are stored as text, so that a training can be interrupted, or continued to a larger budget, and still
+gives the same model. LightGBM's own way to continue a training (`init_model`) is not used, because with bagging it would grow
+different trees.
 """
 
 import hashlib
@@ -50,10 +50,12 @@ SEEDS = 2**31
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """A stored chunk of trees: `model` is LightGBM's text format.
+    """A stored chunk of trees.
 
-    `key` is a digest of the training data, parameters and seed. `asked` is the requested number of trees; LightGBM grows fewer
-    if no split is left.
+    Attributes:
+        key: A digest of the training data, parameters and seed.
+        asked: The requested number of trees; LightGBM grows fewer if no split is left.
+        model: The trees in LightGBM's text format.
     """
 
     key: str
@@ -63,10 +65,14 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The encoded training rows: all rows and, for each field that may be missing, a sample of rows without that field.
+    """The encoded training rows, with additional rows that lack the value of a field.
 
-    `rows` are the original rows. `matrix` and `outcomes` are the encoded rows and their outcomes. `digest` covers the encoded
-    rows and the signature. `binned` caches LightGBM's datasets by the parameter `max_bin`.
+    Attributes:
+        rows: The original rows.
+        matrix: The encoded rows.
+        outcomes: The outcomes of the encoded rows.
+        digest: A digest of the encoded rows and the signature.
+        binned: LightGBM's datasets by the parameter `max_bin`.
     """
 
     rows: LabelledRows
@@ -83,7 +89,7 @@ class Prepared:
 class FittedTrees:
     """A trained model: the log odds of the second class are `start` plus the sum of all trees.
 
-    The model uses only the first `last` trees of the last chunk, which may have more trees.
+    Of the last chunk only the first `last` trees are used.
     """
 
     signature: Signature
@@ -172,7 +178,7 @@ class Trees:
         except lightgbm.basic.LightGBMError as error:
             raise Fatal(f"LightGBM rejects the parameters {full}: {error}", "see parameters in training.yaml", USAGE) from None
         except OSError as error:
-            raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
+            raise Fatal(f"{folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED) from None
         return FittedTrees(signature, last.encoding, growth.start, tuple(chunks), budget - (len(chunks) - 1) * CHUNK)
 
 
@@ -195,10 +201,11 @@ class _Growth:
         self._key = hashlib.sha256(f"{prepared.digest}{inputs}".encode()).hexdigest()
 
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
-        """Return the chunk that starts with tree number `first`: a stored chunk, or a new chunk of up to `count` trees.
+        """Return the chunk of trees that starts with tree number `first`, from the disk or newly grown.
 
-        The stored chunk is returned if it was grown for a request of at least `count` trees.
+        `count` is the number of trees that the caller needs. A new chunk may have fewer trees if no split is left.
         """
+        # A stored chunk is used if it was grown for at least `count` trees.
         path = self._folder / f"trees-{first:06}.json"
         stored = self._stored_chunk(path)
         if stored is None or stored.asked < count:
@@ -234,18 +241,14 @@ class _Growth:
 
 
 def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads: int = 1) -> NDArray[np.float64]:
-    """Return for each row of the matrix the sum of the predictions of the first `trees` trees of a chunk, (B,)."""
+    """Return for each row of the matrix the sum of the first `trees` trees of a chunk, (B,)."""
     return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
 
 
 def _prepared(rows: LabelledRows, signature: Signature, seed: int) -> Prepared:
-    """Encode the rows, and add a sample of rows for each field that may be missing (a gap).
-
-    In the sample of a gap, the field has the gap's replacement value.
-
-    Without these samples LightGBM would treat NaN as 0, and a new category as the category with the smallest share of the
-    second class.
-    """
+    """Encode the rows, and add rows in which a field is missing."""
+    # Without the added rows LightGBM would treat NaN as 0, and a new category as the category with the smallest share of the
+    # second class.
     encoding = learned(rows.tensors, rows.outcomes, signature)
     matrices = [encoding.matrix(rows.tensors)]
     outcomes = [rows.outcomes]

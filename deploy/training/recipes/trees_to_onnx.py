@@ -1,12 +1,12 @@
 """Convert boosted trees to ONNX.
 
 The graph encodes strings as numbers, joins all columns, evaluates the trees, and converts their sum to probabilities.
-
-Thresholds and leaves are doubles, and columns are cast to doubles. The graph therefore takes every branch that LightGBM takes,
-and adds in doubles like LightGBM. A NaN takes the same branch as in LightGBM. Other converters write 32-bit floats: the
-thresholds are rounded, and therefore some rows take the wrong branch. With 1,500 trees their sums differ from LightGBM's by
-1.6e-6. The sums of this graph differ by 1.5e-7, at the same speed.
 """
+
+# Thresholds and leaves are doubles, and columns are cast to doubles. The graph therefore takes every branch that LightGBM
+# takes, and adds in doubles like LightGBM. A NaN takes the same branch as in LightGBM. Other converters write 32-bit floats:
+# the thresholds are rounded, and therefore some rows take the wrong branch. With 1,500 trees their sums differ from LightGBM's
+# by 1.6e-6. The sums of this graph differ by 1.5e-7, at the same speed.
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,7 +63,7 @@ def model(signature: Signature, encoding: MatrixEncoding, start: float, trees: S
 
 
 class _Nodes:
-    """The nodes and constants of an ONNX graph; each node has one output, which is named by the number of the node."""
+    """The nodes and constants of an ONNX graph. The name of a node's output is the number of the node."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
@@ -80,11 +80,9 @@ class _Nodes:
         return name
 
     def column(self, columns: Sequence[EncodedColumn], signature: Signature) -> str:
-        """Add the nodes that read columns of one tensor as numbers, (B, n).
+        """Add the nodes that read columns of one tensor as numbers; return the name of their result, (B, n).
 
         `columns` are all columns of a numeric tensor, or one column of categories.
-
-        Returns the name of the result in the graph.
         """
         first = columns[0]
         tensor = next(candidate for candidate in signature.inputs if candidate.tensor == first.tensor)
@@ -114,10 +112,7 @@ class _Nodes:
 
 
 def _runs(encoding: MatrixEncoding, signature: Signature) -> list[list[EncodedColumn]]:
-    """Group the columns in order.
-
-    The columns of a numeric tensor form one group. Each string column is a group by itself.
-    """
+    """Group the columns that are read together: all columns of a numeric tensor, or one string column."""
     numbers = {tensor.tensor for tensor in signature.fed if tensor.dtype != "string"}
     runs: list[list[EncodedColumn]] = []
     for column in encoding.columns:
@@ -164,7 +159,7 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
 
 
 def _flat(tree: Tree) -> list[tuple[Tree, int, int]]:
-    """Return the nodes of a tree depth first, each with the numbers of its left and right child (0 and 0 for a leaf)."""
+    """Return the nodes of a tree depth first, each with the numbers of its left and right child; (0, 0) for a leaf."""
     flat: list[tuple[Tree, int, int]] = []
     waiting: list[tuple[Tree, int, bool]] = [(tree, -1, False)]
     while waiting:

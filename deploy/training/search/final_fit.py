@@ -30,7 +30,9 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
         return recipe.fit(rows, signature, best.parameters, best.budget, folder, seed=settings.seed, workers=settings.workers)
     except OSError as error:
-        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+        raise Fatal(
+            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+        ) from None
 
 
 def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
@@ -42,4 +44,5 @@ def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
         np.concatenate([first.outcomes, second.outcomes]),
         Places(first.places.topics, *columns),
         [*first.values, *second.values],
+        logged=first.logged,
     )

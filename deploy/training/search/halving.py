@@ -1,9 +1,11 @@
 """Synchronous successive halving: train all trials to the first rung, the best of them to the next rung, and so on. Pure.
 
-A trial is one choice of parameters; a rung is a budget of trees or epochs. The trials that continue from a rung are chosen when
-all trials of the rung have a score. The result therefore does not depend on the order in which trials end or on the number of
-workers. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
+A trial is one choice of parameters; a rung is a budget of trees or epochs. The result does not depend on the order in which
+trials end or on the number of workers.
 """
+
+# The trials that continue from a rung are chosen when all its trials have a score. Jamieson and Talwalkar (2016),
+# "Non-stochastic best arm identification".
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -21,9 +23,9 @@ class ScoredTrial(msgspec.Struct, frozen=True):
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """The trials that were trained up to `budget` trees or epochs, with their scores.
+    """The trials that were trained up to one budget of trees or epochs, with their scores.
 
-    `kept` are the numbers of the trials that continue to the next rung, best first.
+    `kept` are the numbers of the trials that continue to the next budget, best first.
     """
 
     budget: int
@@ -53,8 +55,9 @@ class Best(msgspec.Struct, frozen=True):
 class Searched(msgspec.Struct, frozen=True):
     """The result of a search for parameters: its rungs, its trials and the best trial.
 
-    `spent` is the number of trees or epochs that all trials trained together. `unstopped` is the number that they would have
-    trained if every trial had been trained up to the last budget.
+    Attributes:
+        spent: The number of trees or epochs that all trials trained together.
+        unstopped: The number that they would have trained without early stopping.
     """
 
     metric: str
@@ -71,7 +74,7 @@ class Searched(msgspec.Struct, frozen=True):
 
 
 def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
-    """Return the rung with these scores, given by trial number; the `keep` trials with the highest scores continue.
+    """Return the rung with these scores by trial number. The `keep` trials with the highest scores continue.
 
     Of trials with equal scores, the one with the lower number continues.
     """
@@ -80,21 +83,16 @@ def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
 
 
 def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
-    """Return the highest score of all rungs, preceded by its trial number and its budget.
+    """Return the trial number, the budget and the value of the highest score.
 
-    If several scores are equal, the one with the smallest budget is chosen, and among these the one with the lowest trial
-    number.
+    Of equal scores, the one with the smallest budget is chosen, then the one with the lowest trial number.
     """
     scored_budgets = [(scored.trial, rung.budget, scored.score) for rung in rungs for scored in rung.trials]
     return min(scored_budgets, key=lambda entry: (-entry[2], entry[1], entry[0]))
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
-    """Return the number of trials of each rung.
-
-    The first rung has `trials` trials. Each further rung has the number of the previous rung divided by `reduction`, rounded
-    up.
-    """
+    """Return the number of trials of each rung: `trials` in the first, then each time divided by `reduction`, rounded up."""
     counts = [trials]
     while len(counts) < rungs:
         counts.append(-(-counts[-1] // reduction))
@@ -102,9 +100,7 @@ def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
 
 
 def units(budgets: Sequence[int], counts: Sequence[int]) -> int:
-    """Return the total number of trees or epochs that all rungs train.
-
-    A trial continues from its checkpoint. Therefore it trains in each rung only the difference from the previous budget.
-    """
+    """Return the total number of trees or epochs that all rungs train."""
+    # A trial continues from its checkpoint, so it trains only the difference from the previous budget.
     steps = [budgets[0], *(later - earlier for earlier, later in pairwise(budgets))]
     return sum(count * step for count, step in zip(counts, steps, strict=True))

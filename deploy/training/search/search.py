@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A stored score of a trial at a rung. `key` is a digest of the inputs of the score: rows, parameters and seed."""
+    """A stored score of a trial. `key` is a digest of the inputs of the score: rows, parameters and seed."""
 
     key: str
     score: float
@@ -39,9 +39,9 @@ def search(
 ) -> Searched:
     """Find the best parameters and budget by the AUC on the validation part.
 
-    Every trial has the parameters that the settings state. For all other parameters, trial 0 has the recipe's defaults, and
-    each further trial has values that the recipe draws. `settings.workers` trials run in parallel. Rows, checkpoints and scores
-    are stored in `folder`. The same arguments give the same result for any number of workers and interruptions. Raises Fatal.
+    Trial 0 has the recipe's default parameters, and each further trial has random ones; parameters in the settings are the same
+    in all trials. `settings.workers` trials run in parallel. Rows, checkpoints and scores are stored in `folder`. The same
+    arguments give the same result for any number of workers and interruptions. Raises Fatal.
     """
     recipe.check(signature)
     trials = drawn(recipe, settings)
@@ -54,7 +54,9 @@ def search(
         with Workers(bench, settings.workers) as workers:
             rungs = _Search(folder, key, workers, trials, progress).rungs(settings)
     except OSError as error:
-        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+        raise Fatal(
+            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+        ) from None
     trial, budget, score = halving.best(rungs)
     budgets = settings.search.rungs
     counts = [len(rung.trials) for rung in rungs]

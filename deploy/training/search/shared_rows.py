@@ -15,10 +15,7 @@ PLACES = ("topic", "partition", "offset", "time_ms")
 
 
 class SharedColumn(msgspec.Struct):
-    """A tensor that is stored in `file`.
-
-    For strings, the file holds indices into `names`. `names` is None for a tensor of numbers.
-    """
+    """A tensor in a file. For strings the file holds indices into `names`; for numbers `names` is None."""
 
     tensor: str
     file: str

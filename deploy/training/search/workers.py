@@ -100,9 +100,10 @@ class Workers:
 def _died(task: Task, process: BaseProcess) -> None:
     code = process.exitcode or 0
     outcome = f"signal {-code}" if code < 0 else f"exit code {code}"
-    hint = "if it was killed for its memory, set fewer workers; finished rungs are kept, run again"
+    hint = "run again: the completed trials are kept; if the memory was exhausted, lower the setting workers first"
     raise Fatal(
-        f"the process of trial {task.trial} died {ATTEMPTS} times before {task.budget} trees or epochs, last by {outcome}",
+        f"the process of trial {task.trial} died {ATTEMPTS} times before {task.budget} trees or epochs, "
+        f"the last time with {outcome}",
         hint,
         REFUSED,
     )

@@ -100,7 +100,7 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
         raise Corrupt(f"the dataset {digest} has two files with the same name")
     _check(layers)
     if (total := sum(layer.size for layer in layers.values())) > max_bytes:
-        raise Refused(f"the dataset {digest} has {total} bytes; at most {max_bytes} are read")
+        raise Refused(f"the dataset {digest} has {total} bytes; the limit is {max_bytes} bytes")
     copied = _described(b"".join(store.blob(layers[MANIFEST])), layers, digest)
     with atomic_files.report_os_errors(f"the folder {folder}"), _whole(folder) as part:
         for path in layers:
@@ -112,9 +112,9 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
 def _check(layers: dict[str, Descriptor]) -> None:
     """Check the number and the names of a dataset's files, and that one of them is the snapshot's manifest. Raises Corrupt."""
     if len(layers) > MAX_FILES:
-        raise Corrupt(f"the dataset has {len(layers)} files; at most {MAX_FILES} are allowed")
+        raise Corrupt(f"the dataset has {len(layers)} files; the limit is {MAX_FILES} files")
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
-        raise Corrupt(f"the dataset has no {MANIFEST} of at most {MAX_MANIFEST} bytes")
+        raise Corrupt(f"the dataset has no file {MANIFEST}, or this file has more than {MAX_MANIFEST} bytes")
     if odd := next((path for path in layers if path != MANIFEST and not _RECORDS.fullmatch(path)), None):
         raise Corrupt(f"the dataset has the file {odd!r:.200}, but a dataset cannot contain a file with this name")
     atomic_files.check_paths(layers)

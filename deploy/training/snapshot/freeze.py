@@ -1,5 +1,7 @@
 """Fix the offset ranges of events and labels to train on (the freeze), and copy the records of these ranges to files.
 
+With `snapshot.from: features`, the records of the feature log take the place of the events.
+
 Topics are only read, and no consumer group is joined. The ranges cover the events since the start of the window, by their Kafka
 timestamps, and all retained labels. They end at the last stable offsets at the time of the freeze. Two copies of the same
 ranges are byte-identical, unless a compacted topic loses records between the copies.
@@ -10,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from publisher.errors import REFUSED, Fatal, retriable_as_fatal
+from publisher.errors import REFUSED, USAGE, Fatal, retriable_as_fatal
 from publisher.kafka.connection import ANSWER_SECONDS, connect
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import TopicReader
@@ -34,9 +36,10 @@ def freeze(settings: Settings, training: TrainingSettings, now_ms: int) -> Froze
         Fatal: Exit code 2 if a topic is missing, 4 if the broker is unreachable.
     """
     reader = TopicReader(settings.kafka, _client(settings))
-    topics = [*settings.input.topics, labels_topic(settings)]
+    inputs = _input_topics(settings, training)
+    topics = [*inputs, labels_topic(settings)]
     spans = reader.spans(reader.partitions(topics))
-    events = {partition: bounds for partition, bounds in spans.items() if partition[0] in settings.input.topics}
+    events = {partition: bounds for partition, bounds in spans.items() if partition[0] in inputs}
     firsts = reader.since(now_ms - training.snapshot.window, {partition: bounds.high for partition, bounds in events.items()})
     begun = {partition: Bounds(max(low, firsts[partition]), high) for partition, (low, high) in events.items()}
     ranges = _by_topic({**spans, **begun})
@@ -62,7 +65,9 @@ def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = 
             shutil.rmtree(folder, ignore_errors=True)
             part.rename(folder)
     except OSError as error:
-        raise Fatal(f"the snapshot cannot be written to {folder}: {error}", "make room, and run again", REFUSED) from error
+        raise Fatal(
+            f"the snapshot cannot be written to {folder}: {error}", "free disk space, and run again", REFUSED
+        ) from error
     return copied
 
 
@@ -106,6 +111,19 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
         if start < stop and (low > start or high < stop):
             lost = f"offsets {start} to {min(low, stop)} were deleted" if low > start else f"it ends at {high}"
             raise Fatal(f"{topic}[{number}] no longer has the snapshot's offsets {start} to {stop}: {lost}", AGAIN, REFUSED)
+
+
+def _input_topics(settings: Settings, training: TrainingSettings) -> list[str]:
+    """Return the topics with the inputs: the feature log or the input topics. Raises Fatal (exit code 2) without a log."""
+    if training.snapshot.from_ == "events":
+        return list(settings.input.topics)
+    if settings.features.topic is None:
+        raise Fatal(
+            "snapshot.from is features, but the scorer has no feature log",
+            "set features.topic in the scorer's configuration, or snapshot.from: events",
+            USAGE,
+        )
+    return [settings.features.topic]
 
 
 def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> tuple[str, dict[str, str]]:

@@ -102,7 +102,8 @@ def join(
     """Join the events of the snapshot in this folder with their labels.
 
     Keys and headers are kept if `signature` or one of `others` reads them. `others` are the signatures of other versions that
-    will score the rows.
+    will score the rows. With `snapshot.from: features`, the events are records of the feature log, which `decoder` decodes, and
+    no keys and headers are kept.
 
     Raises:
         Fatal: Exit code 3 if the snapshot is incomplete, more than half of the events cannot be decoded, or a class has no
@@ -110,7 +111,8 @@ def join(
     """
     classes = find_classes(settings, signature)
     copied = verified(folder, frozen)
-    events = _Events(settings, frozen, training, decoder, any(map(fields_outside_value, (signature, *others))))
+    beside = training.snapshot.from_ == "events" and any(map(fields_outside_value, (signature, *others)))
+    events = _Events(settings, frozen, training, decoder, beside)
     for partition, columns in batches(folder, copied, "events"):
         events.add(partition, columns)
     events.check()
@@ -185,7 +187,7 @@ def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], bes
         message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
         raise Fatal(
             f"{message} ({beside})",
-            "check the producer of the labels and the setting labels.value, or make the part longer",
+            "check the producer of the labels and the setting labels.value, or make this part longer",
             REFUSED,
         )
 
@@ -205,6 +207,7 @@ class _Events:
         self._decoder = decoder
         self._values: list[bytes] = []
         self._beside = Beside([], []) if beside else None
+        self._logged = training.snapshot.from_ == "features"
         self._tensors: list[dict[str, NDArray[Any]]] = []
         self._tried = 0
         self._undecodable = SkipCounts()
@@ -215,6 +218,8 @@ class _Events:
         if not usable:
             return
         offsets, times, keys, values, headers = ([column[at] for at in usable] for column in columns.values())
+        if self._logged:
+            headers = [None] * len(values)  # a feature record has the id in its value
         decoded = self._decoder.decode(values, ListedMetadata(keys, times, headers))
         self._tried += len(values)
         for row, poison in sorted(decoded.rejected.items()):
@@ -264,7 +269,7 @@ class _Events:
         tensors = {name: np.concatenate([part[name] for part in self._tensors])[at] for name in self._tensors[0]}
         places = Places(self._topics, topic, partition, offset, time).select(order)
         beside = self._beside and self._beside.select(at)
-        return LabelledRows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
+        return LabelledRows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside, self._logged)
 
     def _usable(self, columns: Columns) -> list[int]:
         """Return the indices of the usable events of a batch; count the other events by reason.

@@ -60,7 +60,8 @@ class LabelledRows:
 
     `tensors` have the names, dtypes and shapes (B, n) of the signature, strings as objects. `outcomes` (B,) int8 are 1 for the
     second class, else 0. `values` are the original values of the records. `beside` has the keys and headers of the records; it
-    is None unless a signature reads keys or headers.
+    is None unless a signature reads keys or headers. `logged` states whether the records are from the feature log; otherwise
+    they are events.
     """
 
     tensors: Mapping[str, NDArray[Any]]
@@ -68,6 +69,7 @@ class LabelledRows:
     places: Places
     values: Sequence[bytes]
     beside: Beside | None = None
+    logged: bool = False
 
     def __len__(self) -> int:
         return len(self.outcomes)
@@ -78,7 +80,7 @@ class LabelledRows:
         tensors = {name: tensor[indices] for name, tensor in self.tensors.items()}
         values = [self.values[row] for row in indices.tolist()]
         beside = self.beside and self.beside.select(indices)
-        return LabelledRows(tensors, self.outcomes[indices], self.places.select(indices), values, beside)
+        return LabelledRows(tensors, self.outcomes[indices], self.places.select(indices), values, beside, self.logged)
 
     def parts(self, start: int, stop: int) -> ListedMetadata:
         """Return the timestamps of the rows `start` to `stop - 1`, and their keys and headers unless `beside` is None."""

@@ -1,13 +1,9 @@
 """Confidence intervals of metrics and of their differences, by a block bootstrap over time. Pure.
 
 Events that are close in time are alike, so resampling single rows would make intervals too narrow. The rows are therefore
-divided into K blocks of time, and a resample draws K blocks with replacement. R resamples are stored as the array `draws` (R,
-K), whose entry (r, k) is the number of times that resample r contains block k. Both models are measured on the same resamples.
-
-To sum a column over the rows of every resample, the column is summed over each block, and `draws` is multiplied with these K
-sums. The AUC is computed in a similar way. It depends on the number of pairs in which a positive row scores higher than a
-negative row. For each two blocks i and j, the pairs with the positive row in block i and the negative row in block j are
-counted once, and not again for each resample.
+divided into K blocks of time, and a resample draws K blocks with replacement. Both models are measured on the same R resamples.
+The array `draws` (R, K) counts how often resample r contains block k. A sum over the rows of every resample is `draws`
+multiplied with the sums of the K blocks.
 """
 
 from dataclasses import dataclass
@@ -35,10 +31,7 @@ class Interval(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A metric on the original rows (`value`) and on each resample (`resampled`, (R,)).
-
-    A value is NaN if the metric is undefined on these rows.
-    """
+    """A metric on the original rows (`value`) and on each resample (`resampled`, (R,)); NaN where it is undefined."""
 
     value: float
     resampled: Numbers
@@ -52,8 +45,9 @@ class Figure(NamedTuple):
 class Blocks:
     """The blocks of time that B rows belong to, and the resamples of these blocks.
 
-    `of` (B,) has, for each row, the number of its block, 0 to K-1. `draws` (R, K) float64 has, for each resample and each
-    block, how often the resample contains the block.
+    Attributes:
+        of: (B,), the number of each row's block, 0 to K-1.
+        draws: (R, K) float64, how often each resample contains each block.
     """
 
     of: NDArray[np.intp]
@@ -100,10 +94,9 @@ class Blocks:
         return np.bincount(self.of, np.asarray(column, np.float64), self.count).astype(np.float64)
 
     def _wins(self, scores: Numbers, positive: Truth) -> Numbers:
-        """Count, for each pair of blocks, how often a positive row has a higher score than a negative row; (K, K).
+        """Count the pairs of a positive and a negative row in which the positive row scores higher, by block; (K, K).
 
-        Entry (i, j) is the number of pairs of a positive row in block i and a negative row in block j in which the positive row
-        has the higher score. A pair with equal scores counts half.
+        Row i is the block of the positive row, column j the block of the negative row. A pair with equal scores counts half.
         """
         wins = np.zeros((self.count, self.count))
         order = np.argsort(scores[positive], kind="stable")
@@ -116,15 +109,12 @@ class Blocks:
         return wins
 
     def interval(self, figure: Figure, confidence: float) -> Interval | None:
-        """Return the two-sided Student's t interval of a figure, or None if the interval is unknown.
-
-        The interval is unknown if there are fewer than two blocks, if the figure is undefined on the original rows, or if the
-        figure is defined in less than the share `DRAWN` of the resamples. The standard error is the standard deviation of the
-        figure over the resamples, multiplied by sqrt(K / (K - 1)). The interval is not computed from percentiles of the
-        resamples, for two reasons. With few blocks, percentiles give too narrow intervals. With many slices, each slice needs a
-        high confidence, for which percentiles are too coarse (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
-        chapter 12).
-        """
+        """Return the two-sided confidence interval of a figure; None if there is too little data for an interval."""
+        # There is no interval with fewer than two blocks, if the figure is undefined on the original rows, or if it is defined
+        # in less than the share `DRAWN` of the resamples. The interval is Student's t: its standard error is the standard
+        # deviation over the resamples times sqrt(K / (K - 1)). Percentiles are not used: with few blocks they give too narrow
+        # intervals, and for many slices they are too coarse (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
+        # chapter 12).
         finite = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(finite) < DRAWN * len(figure.resampled):
             return None

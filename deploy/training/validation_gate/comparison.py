@@ -34,8 +34,8 @@ class ConfusionMatrix(msgspec.Struct, frozen=True):
 class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version and its metrics on the compared rows.
 
-    `revision` is the revision of the channel that pointed to the version, 0 if the version was not read from a channel. It is
-    None for the new version of a training run.
+    `revision` is the revision of the channel that named the version; 0 if no channel named it, None for the new version of a
+    run.
     """
 
     version: str
@@ -67,9 +67,9 @@ class Discordant(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """The rows in which the field `field` has the value `value`, and the AUC difference on them: challenger minus champion.
+    """The AUC difference (challenger minus champion) on the rows in which the field `field` has the value `value`.
 
-    The gate's confidence (a setting) is that of all slices' intervals together, not of each interval.
+    All slices' intervals together have the confidence of the gate's settings.
     """
 
     field: str
@@ -81,9 +81,12 @@ class Slice(msgspec.Struct, frozen=True):
 class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one rule of the gate.
 
-    The rule compares the number `value` with the limit `bound`. If the rule does not apply or the number is unknown, both are
-    None. The rule about the width of the interval has a `value` but no `bound` (None) if the interval is decisive at any width.
-    If the rule compares one end of a confidence interval, `value` is this end, and `difference` is the whole interval.
+    Attributes:
+        name: The name of the rule.
+        value: The checked number; None if it is unknown or the rule does not apply.
+        bound: The limit of the number; None if there is no limit in this case.
+        passed: Whether the rule passed.
+        difference: The confidence interval whose end is `value`; None if `value` is another number.
     """
 
     name: str
@@ -96,7 +99,7 @@ class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
 class GateComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of a challenger with the champion, and the verdict.
 
-    `champion`, `difference` and `discordant` are None for a first model. `because` is the reason of the verdict in one
+    Without a champion, `champion`, `difference` and `discordant` are None. `because` is the reason of the verdict in one
     sentence.
     """
 

@@ -15,8 +15,8 @@ from training.validation_gate.slices import Texts
 class Version:
     """A version and its answers for the hold-out rows.
 
-    `revision` is the revision of the channel that pointed to the version, 0 if the version was not read from a channel. It is
-    None for the new version of a training run.
+    `revision` is the revision of the channel that named the version; 0 if no channel named it, None for the new version of a
+    run.
     """
 
     version: str
@@ -29,10 +29,13 @@ class Version:
 class VerdictEvidence:
     """The data on which a verdict is based.
 
-    `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are the
-    times of all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is the
-    number of these rows on which the champion was trained; None if unknown. `slices` maps the name of a field to the field's
-    values in all rows, (B,).
+    Attributes:
+        rows: (B,), the labelled hold-out events.
+        classes: The names of the outcomes 0 and 1.
+        mature_times: (M,) int64, the times of all hold-out events that are old enough to have a label.
+        champion: The champion; None if there is none yet.
+        leaked: The number of these rows on which the champion was trained; None if unknown.
+        slices: The values of a field in all rows, (B,), by the name of the field.
     """
 
     run: str
@@ -62,7 +65,8 @@ class VerdictEvidence:
         return np.asarray(self.rows.outcomes == 1)
 
     def select(self, chosen: NDArray[np.bool_]) -> "VerdictEvidence":
-        """Return the evidence for only the rows where `chosen` (B,) is true; `mature_times` is unchanged."""
+        """Return the evidence for only the rows where `chosen` (B,) is true."""
+        # `mature_times` is unchanged.
         champion = self.champion and replace(self.champion, scored=self.champion.scored.select(chosen))
         challenger = replace(self.challenger, scored=self.challenger.scored.select(chosen))
         slices = {name: column[chosen] for name, column in self.slices.items()}

@@ -1,7 +1,6 @@
 """The check for leakage: a champion that was trained on rows of its evaluation looks better than it is. Pure.
 
-The provenance of a version names the record ranges that the version's training run read, and a time. The run trained on the
-records up to this time, and used the later records as its hold-out.
+The provenance of a version names the record ranges that its training run read, and the time up to which it trained on them.
 """
 
 from collections.abc import Mapping
@@ -20,18 +19,25 @@ UNTIL = "learned_until_ms"
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The training data of a version: the records of a cluster in offset ranges [from, to), by partition.
+    """The training data of a version: records of one cluster, as offset ranges [from, to) by partition.
 
     The training data includes only records with a Kafka timestamp up to `until_ms` (Unix ms). If `until_ms` is None, it
-    includes all records of the ranges.
+    includes all records of the ranges. `logged` states whether the records are from the feature log; otherwise they are events.
     """
 
     cluster: str
     spans: Mapping[Partition, tuple[int, int]]
     until_ms: int | None
+    logged: bool = False
 
     def rows(self, rows: LabelledRows, cluster: str) -> int:
-        """Return how many of these rows, read from the cluster with the id `cluster`, are in the training data."""
+        """Return how many of these rows, read from the cluster with the id `cluster`, are in the training data.
+
+        If only one of the two is from the feature log, the positions of the same event differ. Then all rows up to `until_ms`
+        count.
+        """
+        if self.logged != rows.logged:
+            return len(rows) if self.until_ms is None else int((rows.places.time_ms <= self.until_ms).sum())
         if cluster != self.cluster:
             return 0
         places = rows.places
@@ -48,7 +54,7 @@ class Learned:
 def learned(provenance: Mapping[str, Any]) -> Learned | None:
     """Read the training data from a SLSA provenance.
 
-    Returns None if the provenance has another build type, or if its events are not from exactly one cluster.
+    Returns None if the build type is unknown, or if the events are not from exactly one cluster.
     """
     definition = provenance.get("buildDefinition", {})
     if definition.get("buildType") != BUILD_TYPE:
@@ -63,4 +69,13 @@ def learned(provenance: Mapping[str, Any]) -> Learned | None:
             clusters.add(cluster)
             spans[topic, int(partition)] = int(noted["from"]), int(noted["to"])
     until = definition.get("internalParameters", {}).get(UNTIL)
-    return Learned(clusters.pop(), spans, until) if len(clusters) == 1 else None
+    source = _external(definition, "config", "training", "snapshot").get("from")
+    return Learned(clusters.pop(), spans, until, source == "features") if len(clusters) == 1 else None
+
+
+def _external(definition: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """Return an object of the external parameters of a build; an empty object if it is absent."""
+    value: Any = definition.get("externalParameters")
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}

@@ -19,9 +19,9 @@ Intervals = dict[str, Interval | None]
 
 
 def of_rows(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> Intervals:
-    """Return the differences of `auc`, of recall and precision of each class (such as `recall.late`), and of `brier`.
+    """Return the differences of all metrics by name, such as `auc`, `recall.late` and `brier`.
 
-    `brier` is omitted unless the scores of both models are probabilities.
+    `brier` is omitted if the scores of a model are not probabilities.
     """
     assert evidence.champion is not None
     challenger_figures, champion_figures = (
@@ -46,11 +46,10 @@ def _figures(evidence: VerdictEvidence, scored: ModelAnswers, blocks: Blocks) ->
 
 
 def of_slices(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
-    """Return the difference of the AUC in each slice that has enough rows.
+    """Return the AUC difference in each slice that has enough rows.
 
-    `confidence` is the confidence that all intervals together are correct, not each single interval (Bonferroni). Otherwise one
-    of many slices would look worse by chance. A slice is omitted if its interval is unknown, for example because its rows have
-    only one class.
+    All intervals together are correct with this confidence (Bonferroni). A slice without an interval is omitted, for example
+    because its rows have only one class.
     """
     assert evidence.champion is not None
     parts = [(field, value) for field, column in evidence.slices.items() for value in large(column)]

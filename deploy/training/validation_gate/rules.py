@@ -1,13 +1,16 @@
 """The rules of the gate. Each rule compares a value with a bound, and has a message for its failure. Pure.
 
-A difference is the challenger's value of a metric minus the champion's. For most metrics, the rule requires that the lower end
-of the confidence interval of the difference is not below the negative margin: the rows must show that the challenger is not
-worse. With too few rows the interval is wide, and the challenger is rejected.
-
-The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin and its
-whole interval is below 0: the rows must show that the challenger is worse. There are many small slices. With the first kind of
-rule, a challenger that equals the champion would fail by chance in some of them.
+A difference is the challenger's value of a metric minus the champion's. Most rules require evidence that the challenger is not
+worse; the rule about slices fails only with evidence that it is worse.
 """
+
+# A difference is the challenger's value of a metric minus the champion's. For most metrics, the rule requires that the lower
+# end of the confidence interval of the difference is not below the negative margin: the rows must show that the challenger is
+# not worse. With too few rows the interval is wide, and the challenger is rejected.
+#
+# The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin and
+# its whole interval is below 0: the rows must show that the challenger is worse. There are many small slices. With the first
+# kind of rule, a challenger that equals the champion would fail by chance in some of them.
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -52,8 +55,8 @@ def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
 def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
     """Check that the rows suffice for a verdict, and that the champion was not trained on them.
 
-    `blocks` is the number of time blocks with rows that every version scores. `coverage` is the required share of mature events
-    that have a label.
+    `blocks` is the number of time blocks with rows that every version scores. `coverage` is the required share of labelled
+    events among the events that are old enough to have a label.
     """
     count = len(evidence.rows)
     mature = len(evidence.mature_times)
@@ -74,9 +77,9 @@ def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage:
 
 
 def of_first(interval: Interval | None) -> Iterator[Ruled]:
-    """Check that a first model is better than chance: the lower end of the interval of its AUC must be above chance.
+    """Check that a first model is better than chance, by the lower end of the interval of its AUC.
 
-    If the interval is unknown (None), the check fails.
+    The check fails if the interval is unknown (None).
     """
     if interval is None:
         yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)
@@ -100,13 +103,11 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
 
 
 def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
-    """Check the interval of the metric's difference: first its width, then its lower end.
-
-    The bound for the lower end is the negative margin, or 0 if only a better challenger may be promoted. If the interval
-    contains the bound and is wider than twice the margin, the check of the width fails: there are too few rows to decide.
-    """
+    """Check the interval of the metric's difference: first its width, then its lower end."""
+    # The bound is the negative margin, or 0 if only a better challenger may be promoted. An interval that contains the bound
+    # must be at most twice as wide as the margin; otherwise there are too few rows to decide.
     if interval is None:
-        yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
+        yield _unknown("width", f"too few rows: the difference in {gate.metric} is unknown", passed=False)
         return
     better = gate.promote == "better"
     bound = 0.0 if better else -gate.margin
@@ -121,35 +122,37 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
 
 
 def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check the recall or the precision of a class; `name` is the name of the metric, such as `recall.late`.
-
-    The check passes if the interval is unknown (None). This happens for the precision if a version never decides for the class.
-    The class is then checked only by its recall.
-    """
+    """Check the recall or the precision of a class; `name` is the name of the metric, such as `recall.late`."""
+    # The precision is unknown if a version never decides for the class; the class is then checked by its recall.
     if interval is None:
         return _unknown(name)
     message = f"{name} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
-    return _at_least(name, interval.low, -gate.class_margin, f"a class may be worse: {message}", interval)
+    return _at_least(
+        name,
+        interval.low,
+        -gate.class_margin,
+        f"a class may be worse than with the champion: the difference in {message}",
+        interval,
+    )
 
 
 def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check that the upper end of `interval`, the interval of the Brier score's difference, is at most the margin.
-
-    With a margin of 0, half of all challengers that equal the champion would fail. The check passes if the interval is unknown
-    (None).
-    """
+    """Check that the Brier score is not worse than the margin allows, by the upper end of its interval."""
+    # With a margin of 0, half of all challengers that equal the champion would fail.
     if interval is None:
         return _unknown("brier")
     message = f"the Brier score is {interval.value:+.5f}, between {interval.low:+.5f} and {interval.high:+.5f}"
-    return _at_most("brier", interval.high, gate.margin, f"probabilities may be worse: {message}", interval)
+    return _at_most(
+        "brier",
+        interval.high,
+        gate.margin,
+        f"probabilities may be worse than the champion's: the difference in {message}",
+        interval,
+    )
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
-    """Check the slices.
-
-    The value of the rule is the lowest AUC difference among the slices whose interval is below 0, or 0 if there is no such
-    slice.
-    """
+    """Check the worst slice: of the slices whose whole interval is below 0, the one with the lowest difference."""
     if not slices:
         return _unknown("slices")
     worst = min(

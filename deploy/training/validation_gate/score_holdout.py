@@ -1,10 +1,11 @@
 """Score rows with a version as a scorer does: load the version in the same way, and decode events by its own signature.
 
 Therefore the gate evaluates a champion by the scores that the champion gives in production. The champion's signature may have
-other fields, dtypes or another order of fields than the challenger's.
+other fields, dtypes or another order of fields than the challenger's. For rows of the feature log, it scores the logged inputs.
 """
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation.labelled_comparison import classes_of
 from scorer.evaluation.score_events import answers
+from scorer.features.log import create_reader
+from scorer.features.read import FeatureLogDecoder
 from scorer.settings import Settings
 from training.snapshot.rows import LabelledRows
 from training.snapshot.skip_counts import SkipCounts
@@ -36,9 +39,11 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
         loaded = tried_loader(settings, remember=False)(package)
     except ModelRefused as error:
         raise Fatal(
-            f"{name} is rejected: {error}", "scorer check reports the same; promote a version that loads", REFUSED
+            f"{name} is rejected: {error}", "promote a version that loads; `scorer check CONFIG` runs the same checks", REFUSED
         ) from None
     signature = loaded.model.signature()
+    if rows.logged:
+        loaded = replace(loaded, decoder=FeatureLogDecoder(signature, create_reader(settings)))
     scores = np.full(len(rows), np.nan)
     decided = classes_of(signature)
     rejected = SkipCounts()
@@ -65,10 +70,10 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
 
 
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
-    """Check that the signature can be evaluated on these rows. Raises Fatal (exit code 3) otherwise.
+    """Raise Fatal (exit code 3) if the signature cannot be evaluated on these rows.
 
-    There are two conditions: the rows have the keys and headers that the signature reads, and the signature's decision, if it
-    has one, chooses between two classes by a threshold.
+    The rows must have the keys and headers that the signature reads. A decision rule must choose between two classes by a
+    threshold.
     """
     beside = next(
         (
@@ -78,7 +83,7 @@ def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
         ),
         None,
     )
-    if beside is not None and rows.beside is None:
+    if beside is not None and rows.beside is None and not rows.logged:
         message = f"{name} reads field {beside.name!r} from {beside.source}, but the rows were joined without it"
         raise Fatal(message, "join the rows for the signatures of both versions", REFUSED)
     if len(classes_of(signature)) not in (0, 2) or not isinstance(signature.decision, Decision | None):

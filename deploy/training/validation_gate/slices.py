@@ -11,6 +11,7 @@ from model_registry.package import json_path
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
+from scorer.features.log import create_reader
 from scorer.settings import Settings
 from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import LabelledRows
@@ -23,14 +24,19 @@ Texts = NDArray[np.str_]
 def by_field(rows: LabelledRows, settings: Settings, signature: Signature, fields: tuple[str, ...]) -> dict[str, Texts]:
     """Return for each field the field's values in all rows as text, (B,).
 
-    `fields` are paths in the event if the input format has named fields, else fields of the signature.
+    `fields` are paths in the event if the input format has named fields, else fields of the signature. For rows of the feature
+    log, they are names of logged fields.
 
     Raises:
         Fatal: Exit code 2 if no event has a field, or a field has too many values.
     """
     if not fields:
         return {}
-    if settings.input.format in NAMED_FIELD_FORMATS:
+    if rows.logged:
+        read = create_reader(settings)
+        inputs = [read(value).inputs for value in rows.values]
+        columns = {field: np.array([_text(each.get(field)) for each in inputs], np.str_) for field in fields}
+    elif settings.input.format in NAMED_FIELD_FORMATS:
         reader = decoder_factory.create_path_reader(settings, [json_path.parse_object_path(field) for field in fields])
         field_values = [reader.values(value) for value in rows.values]
         columns = {field: np.array([_text(row[at]) for row in field_values], np.str_) for at, field in enumerate(fields)}
@@ -38,11 +44,12 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
         columns = {field: _of_tensor(rows, signature, field, settings.input.format) for field in fields}
     for field, column in columns.items():
         if not (column != "null").any():
-            raise Fatal(f"gate.slices: no held-out event has a field {field!r}", "name a field of the events", USAGE)
-        if (values := len(large(column))) > MOST_SLICES:
-            message = (
-                f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} are allowed"
+            raise Fatal(
+                f"gate.slices: no held-out event has a field {field!r}", "name a field of the events in gate.slices", USAGE
             )
+        if (values := len(large(column))) > MOST_SLICES:
+            limit = f"the limit is {MOST_SLICES} values"
+            message = f"gate.slices: field {field!r} has {values} values with {LEAST_ROWS:,} rows or more; {limit}"
             raise Fatal(message, "name a field with fewer values in gate.slices", USAGE)
     return columns
 
@@ -61,7 +68,7 @@ def _of_tensor(rows: LabelledRows, signature: Signature, field: str, format_: st
     message = (
         f"gate.slices: events in {format_} have no field names, and the signature has no field {field!r} that is one value"
     )
-    raise Fatal(message, "name a field of the signature", USAGE)
+    raise Fatal(message, "name a field of the signature in gate.slices", USAGE)
 
 
 def _text(value: object) -> str:

@@ -27,7 +27,7 @@ from training.validation_gate.rules import Ruled
 def judge(evidence: VerdictEvidence, gate: GateSection, coverage: float, seed: int) -> GateComparison:
     """Judge the challenger by all rules. The same evidence and seed give the same document.
 
-    `coverage` is the required share of mature events that have a label.
+    `coverage` is the required share of labelled events among the events that are old enough to have a label.
     """
     both = evidence.select(evidence.scored)
     blocks = Blocks.drawn(both.rows.places.time_ms, gate.block, gate.resamples, seed)

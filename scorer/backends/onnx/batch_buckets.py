@@ -1,8 +1,9 @@
 """Selection of buckets, and division of batches into them. Pure functions.
 
-A bucket is a batch size with its own buffers and graph on the device. On a GPU a batch of 5 takes as long as a batch of 8, and
-each new batch size needs memory, a graph or an engine. Therefore batches are padded to the size of a bucket.
+A bucket is a batch size with its own buffers and graph on the device. Batches are padded to the size of a bucket.
 """
+
+# On a GPU a batch of 5 takes as long as a batch of 8, and each new batch size needs memory, a graph or an engine.
 
 from collections.abc import Mapping, Sequence
 
@@ -12,14 +13,12 @@ ENOUGH = 0.97  # the largest bucket is the smallest size with this share of the 
 
 
 def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
-    """Select the bucket sizes that are worth their memory. `curve` has the measured seconds of a batch of each size.
+    """Select the bucket sizes that are worth their memory, ascending and not empty.
 
-    The largest bucket is the smallest size with nearly the best throughput. A smaller size is selected if a batch of this size
-    is clearly faster than a batch of the next larger bucket.
-
-    Returns:
-        The sizes, ascending and not empty.
+    `curve` has the measured seconds of a batch of each size.
     """
+    # The largest bucket is the smallest size with nearly the best throughput. A smaller size is selected if its batches are
+    # clearly faster than those of the next larger bucket.
     best = max(size / seconds for size, seconds in curve.items())
     largest = min(size for size, seconds in curve.items() if size / seconds >= ENOUGH * best)
     buckets = [largest]
@@ -30,9 +29,7 @@ def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Divide a batch into runs: as many full runs of the largest bucket as possible, then one run for the remaining rows.
-
-    The last run uses the smallest bucket that has room for the remaining rows.
+    """Divide a batch into runs: full runs of the largest bucket, then one run for the remaining rows.
 
     Args:
         rows: the number of rows of the batch.
@@ -41,6 +38,7 @@ def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
     Returns:
         (start row, stop row, bucket size) of each run.
     """
+    # The last run uses the smallest bucket that has room for the remaining rows.
     largest = buckets[-1]
     runs = [(start, start + largest, largest) for start in range(0, rows - largest + 1, largest)]
     whole = len(runs) * largest

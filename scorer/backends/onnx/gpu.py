@@ -1,8 +1,9 @@
 """Detection of the configured GPU, and loading of each library that ONNX Runtime needs for the GPU.
 
-If a library is missing, ONNX Runtime itself would run on the CPU without an error. This module raises an error instead, which
-names the library.
+If a library is missing, this module raises an error that names the library.
 """
+
+# ONNX Runtime itself would run on the CPU without an error.
 
 import contextlib
 import ctypes

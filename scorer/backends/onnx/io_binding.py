@@ -100,8 +100,8 @@ class BucketBinding:
     def run(self, tensors: Mapping[str, NDArray[Any]], watched: Callable[[Any, Callable[[], None]], None]) -> Tensors:
         """Compute (B, ...) outputs from (B, ...) inputs, in one or more buckets.
 
-        For each bucket, this method calls `watched(options, run)`. The function `watched` must call `run()`, which runs the
-        model. It may end the run early through `options`, the run options of ONNX Runtime.
+        For each bucket, `watched(options, run)` is called. It must call `run()`, and may end the run early through `options`,
+        the run options of ONNX Runtime.
         """
         rows = len(next(iter(tensors.values())))
         parts: list[Tensors] = []
@@ -139,10 +139,7 @@ class _Bucket:
             self._binding.bind_ortvalue_output(name, value)
 
     def fill(self, tensors: Mapping[str, NDArray[Any]], start: int, stop: int) -> None:
-        """Copy the rows of `tensors` from `start` up to but not including `stop` to the device.
-
-        The remaining rows of the bucket become copies of row `start`.
-        """
+        """Copy the rows [start, stop) of `tensors` to the device, and fill up the bucket with copies of row `start`."""
         for name, buffer in self._host.items():
             buffer[: stop - start] = tensors[name][start:stop]
             buffer[stop - start :] = tensors[name][start]

@@ -1,10 +1,11 @@
 """The backend that runs models by ONNX Runtime in this process, on the CPU or an NVIDIA GPU.
 
-Each model has one session, and each worker has one inference thread. If the configured device is missing, the start fails.
-Operators that TensorRT does not support run on CUDA, and operators that CUDA does not support run on the CPU; there is no other
-fallback. Batches are padded to buckets (fixed batch sizes) on a GPU, or if `model.buckets` is set. On the CPU, bound buffers
-would save only 2.5 us per call (measured), which is negligible for 64 or more events.
+If the configured device is missing, the start fails. Operators that TensorRT does not support run on CUDA, and operators that
+CUDA does not support run on the CPU. Batches are padded to buckets (fixed batch sizes) on a GPU, or if `model.buckets` is set.
 """
+
+# Each model has one session, and each worker has one inference thread. On the CPU, bound buffers would save only 2.5 us per
+# call (measured), which is negligible for 64 or more events.
 
 import logging
 import os
@@ -112,7 +113,7 @@ class OnnxRuntime:
         if not model.bindable:
             if graphs or self._settings.buckets:
                 raise ModelRefused(
-                    "model.buckets does not support tensors of strings or of variable shape: leave model.buckets out"
+                    "model.buckets does not support tensors of strings or of variable shape; remove model.buckets"
                 )
             return model
         try:
@@ -148,12 +149,9 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """Return the options of TensorRT for a package: its cache folder, and the batch sizes that its engines must support.
-
-        The cache folder has the engines and timings of one model version for one GPU, driver and release of ONNX Runtime. If a
-        signing policy is configured, there is no cache: a cached engine is not signed, so nothing would detect that a file was
-        replaced.
-        """
+        """Return the options of TensorRT for a package: its cache folder, and the batch sizes that its engines must support."""
+        # The cache folder has the engines and timings of one model version for one GPU, driver and release of ONNX Runtime.
+        # With a signing policy there is no cache: a cached engine is not signed, so nothing would detect a replaced file.
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
         options: dict[str, str] = {}
@@ -205,7 +203,7 @@ class OnnxModel:
 
     @property
     def bindable(self) -> bool:
-        """Whether buffers can be bound to the inputs and outputs of the model, so that the model can run in buckets."""
+        """Whether batches can be padded to fixed sizes (buckets): no input is a string, and all shapes are fixed."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
         return not strings and not self._signature.alone and has_fixed_shapes([*self._batched(), *self._read])
 
@@ -251,11 +249,11 @@ class OnnxModel:
         self._watch.seconds = run_seconds
 
     def signature(self) -> Signature:
-        """See `Model.signature`."""
+        """Return the signature of the model; see `Model.signature`."""
         return self._signature
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """See `Model.run`."""
+        """Run the model on a batch, and return the outputs; see `Model.run`."""
         try:
             if self._bound is not None:
                 return self._bound.run(self._assembler.batch_tensors(tensors), self._watch)
@@ -283,16 +281,15 @@ class OnnxModel:
 
 
 def used_device(session: Any, configured: str) -> str:
-    """Return the most preferred device that runs at least one operator of the model.
-
-    The order of preference is `tensorrt`, `cuda`, `cpu`. If the configured device supports none of the model's operators, the
-    result is `cpu`, although the session lists the GPU's execution provider. Before ONNX Runtime 1.24, the session does not
-    report which device runs an operator. The result is then the device of the session's first provider.
+    """Return the device that runs the operators of a model: `tensorrt`, `cuda` or `cpu`.
 
     Args:
         session: the session of ONNX Runtime.
         configured: the setting `model.device`.
     """
+    # Of several devices, the first in this order counts. If the configured device supports no operator of the model, the result
+    # is `cpu`, although the session lists the GPU's execution provider. Before ONNX Runtime 1.24, the session does not report
+    # which device runs an operator; the result is then the device of its first provider.
     used = set(session.get_providers()[:1])
     if configured != "cpu" and hasattr(session, "get_provider_graph_assignment_info"):
         used = {subgraph.ep_name for subgraph in session.get_provider_graph_assignment_info()} or used
@@ -325,7 +322,7 @@ def _check_package(package: Package, device: str, op_domains: Collection[str]) -
 
 
 def _allocate(content: str, allocate: Callable[[], Result]) -> Result:
-    """Return the result of `allocate`, which allocates buffers for `content`. Raises InferenceFailed if it fails."""
+    """Call `allocate` and return its result. Raises InferenceFailed if it fails; the message names `content`."""
     try:
         return allocate()
     except Exception as error:

@@ -1,8 +1,9 @@
 """The time limit of a model's runs in this process. ONNX Runtime ends a run that exceeds the limit after the current operator.
 
-On the CPU, the limit applies to the CPU time of the running thread, so that a busy machine does not cause failures. An operator
-that never returns cannot be ended. In this case the watchdog ends the process.
+On the CPU, the limit applies to the CPU time of the running thread, so that a busy machine does not cause failures.
 """
+
+# An operator that never returns cannot be ended. In this case the watchdog ends the process.
 
 import threading
 import time
@@ -51,7 +52,7 @@ class RunTimeout:
     def __call__(self, options: Any, run: Callable[[], T]) -> T:
         """Call `run` and return its result. Raises InferenceFailed if the run exceeded the time limit.
 
-        `run` must use `options`, the ONNX Runtime run options through which the run is ended.
+        `options` are the ONNX Runtime run options that `run` must use; the run is ended through them.
         """
         now = self._clock()
         with self._lock:

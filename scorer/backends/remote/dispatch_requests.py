@@ -1,12 +1,11 @@
 """Dispatch of one batch as several parallel requests to healthy servers. The outputs are returned in the order of the batch.
 
-A request changes nothing on a server, so a request may be repeated. `load_balancing.py` selects the server and limits the
-requests in flight. This module holds the queue and the probes, and interprets errors. An event is marked as failing only if the
-server answers a known good request directly after the failure. Every other failure is attributed to the servers, and the
-request is repeated.
-
-One thread runs a batch. Each probe has its own thread, and puts its result into the queue of the thread that runs the batch.
+An event is marked as failing only if the server answers a known good request directly after the failure. Every other failure is
+attributed to the server, and the request is repeated. `load_balancing.py` selects the server and limits the requests in flight.
 """
+
+# A request changes nothing on a server, so it may be repeated. One thread runs a batch. Each probe has its own thread, and puts
+# its result into the queue of the thread that runs the batch.
 
 import queue
 import threading
@@ -48,11 +47,10 @@ OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTE
 class RemoteVersion(Protocol):
     """One model version on several servers, which are numbered from 0. `at` is the number of a server.
 
-    The thread that runs a batch calls `send` and `read`. Probes call `prepare` from other threads.
+    The thread that runs a batch calls `send` and `read`. Other threads call `prepare`.
 
     Attributes:
-        target: the folder of the version's files on the servers; None if the version is already on the servers, so that this
-            scorer neither loads nor unloads it.
+        target: the folder of the version's files on the servers; None if this scorer neither loads nor unloads the version.
     """
 
     target: Path | None
@@ -93,7 +91,7 @@ class VersionNotReady(Exception):
 
 @dataclass(slots=True)
 class RequestChunk:
-    """The rows of a batch, from `start` to before `stop`, that one request contains, and how often they have been sent."""
+    """The rows [start, stop) of a batch that one request contains. `tries` counts how often they were sent."""
 
     start: int
     stop: int
@@ -134,11 +132,12 @@ class BatchDispatcher:
         remote: the version on the servers.
         addresses: the addresses of the servers.
         deadline: the deadline of a request in seconds.
-        control: the control row: the input tensors of one event, which are sent to test a server. As soon as a server has
-            scored a batch, the first row of this batch becomes the control row.
+        control: the input tensors of one event, which are sent to test a server.
         constants: constant inputs, which are added to every request.
         clock: returns monotonic seconds.
     """
+
+    # As soon as a server has scored a batch, the first row of this batch is used to test servers.
 
     def __init__(
         self,
@@ -193,7 +192,7 @@ class BatchDispatcher:
         return ordered[0] if len(ordered) == 1 else {name: np.concatenate([p[name] for p in ordered]) for name in ordered[0]}
 
     def warm(self, at: int, seconds: float) -> None:
-        """Send the control row to the server `at`. Raises grpc.RpcError if the response shows that the server cannot score."""
+        """Send a test event to the server `at`. Raises grpc.RpcError if the server cannot score it."""
         try:
             self._send(at, self._control, seconds).result()
         except grpc.RpcError as error:
@@ -204,7 +203,7 @@ class BatchDispatcher:
         return self.remote.send(at, rows | self._constants, seconds)
 
     def _launch(self, tensors: Tensors, waiting: deque[RequestChunk], in_flight: dict[int, SentRequest]) -> None:
-        """Start the probes that are due, and send as many waiting requests as the limit allows."""
+        """Start the probes that are due, and send waiting requests up to the limit of requests in flight."""
         now = self._clock()
         for at in self.endpoints.due(now):
             self.endpoints.all[at].probing = True
@@ -235,8 +234,7 @@ class BatchDispatcher:
     ) -> None:
         """Wait for the result of one request or one probe, and handle it.
 
-        Raises BackendUnavailable if there is nothing to wait for (no request in flight and no running probe), or if no result
-        arrives in time.
+        Raises BackendUnavailable if no request and no probe is running, or if no result arrives in time.
         """
         if not in_flight and not any(one.probing for one in self.endpoints.all):
             raise self._unavailable()
@@ -263,9 +261,9 @@ class BatchDispatcher:
             self.endpoints.failed(report.at, self._clock(), report.fault)
 
     def _outcome(self, sent: SentRequest, in_flight: int) -> Tensors | None:
-        """Return the outputs of a completed request; None if the request failed and its rows must be sent again.
+        """Return the outputs of a completed request; None if its rows must be sent again.
 
-        Raises InferenceFailed if the rows must not be sent again, because they are the cause of the failure.
+        Raises InferenceFailed if the rows are the cause of a failure.
         """
         try:
             reply = sent.call.result()
@@ -278,7 +276,7 @@ class BatchDispatcher:
         return self.remote.read(reply)
 
     def _handle_failure(self, sent: SentRequest, code: grpc.StatusCode, fault: str, now: float) -> None:
-        """Determine the cause of a failed request. Raises InferenceFailed unless the rows of the request must be sent again."""
+        """Determine the cause of a failed request. Raises InferenceFailed if the rows of the request are the cause."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:
@@ -299,7 +297,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), fault)
 
     def _answers(self, at: int) -> bool:
-        """Return whether the server answers the control row now, so that it was not the cause of a failed request."""
+        """Return whether the server scores a test event now, so that it was not the cause of a failed request."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:

@@ -1,11 +1,9 @@
 """Selection of the server for the next request, and the limit of requests in flight. Pure; times are monotonic seconds.
 
-A server that fails a request is ejected at once. A server that misses deadlines is ejected after several misses in a row. An
-ejected server gets no requests. It is probed after a growing backoff, and readmitted after a successful probe.
-
-A server is most efficient if it is busy but has no queue. Therefore the limit follows additive increase, multiplicative
-decrease: it grows by one after a full window of timely responses, and is halved if a request misses its deadline. Several
-requests that were in flight at the same time halve the limit only once.
+A server that fails a request, or misses several deadlines in a row, gets no further requests (it is ejected). It is probed
+after a growing backoff, and readmitted after a successful probe. The limit of requests in flight follows additive increase,
+multiplicative decrease: it grows by one after a full window of timely responses, and is halved if a request misses its
+deadline.
 """
 
 from collections.abc import Iterable
@@ -64,10 +62,8 @@ class Endpoints:
         return max(FIRST_BACKOFF, min((one.probe_at - now for one in self.all if one.open), default=0.0))
 
     def succeeded(self, at: int) -> None:
-        """Record that the server with the number `at` answered a request or a probe, and readmit the server.
-
-        The caller also calls this method for an error response if the content of the request caused the error.
-        """
+        """Record that the server with the number `at` answered a request or a probe, and readmit the server."""
+        # An error response counts too, if the content of the request caused the error.
         one = self.all[at]
         one.open = False
         one.failures = 0
@@ -75,10 +71,8 @@ class Endpoints:
         one.fault = ""
 
     def record_missed_deadline(self, at: int, now: float) -> None:
-        """Record a missed deadline. After MISSES in a row, eject the server and make its probe due at once.
-
-        The probe need not wait for a backoff, because the server may only be slow.
-        """
+        """Record a missed deadline. After MISSES in a row, eject the server and make its probe due at once."""
+        # The probe need not wait for a backoff, because the server may only be slow.
         one = self.all[at]
         one.misses += 1
         if one.misses >= MISSES and not one.open:
@@ -111,18 +105,16 @@ class ConcurrencyLimit:
         return in_flight < int(self.limit)
 
     def record_response(self, in_flight: int) -> None:
-        """Record a timely response, and raise the limit if as many requests were in flight as the limit allows.
+        """Record a timely response, and raise the limit if it was used up.
 
-        `in_flight` includes the answered request.
+        `in_flight` is the number of requests in flight, including the answered one.
         """
         if in_flight >= int(self.limit):
             self.limit = min(LARGEST_LIMIT, self.limit + 1 / self.limit)
 
     def record_missed_deadline(self, sent_at: float, now: float) -> None:
-        """Record a request that missed its deadline or was rejected for lack of capacity, and halve the limit.
-
-        The limit is not halved again for a request that was sent before the last decrease.
-        """
+        """Record a request that missed its deadline or was rejected for lack of capacity, and halve the limit."""
+        # The limit is not halved again for a request that was sent before the last decrease.
         if sent_at >= self.decreased_at:
             self.limit = max(1.0, self.limit * DECREASE)
             self.decreased_at = now

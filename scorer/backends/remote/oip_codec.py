@@ -30,7 +30,7 @@ M = messages("open_inference")
 
 
 def describe(tensor: NDArray[Any]) -> str:
-    """Return the protocol's datatype of an array. An object array holds strings."""
+    """Return the protocol's name for the dtype of an array. An object array holds strings."""
     return "BYTES" if tensor.dtype == object else _DATATYPES[tensor.dtype.name]
 
 

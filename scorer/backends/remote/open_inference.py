@@ -1,10 +1,10 @@
 """The backend for servers of the Open Inference Protocol (KServe v2) over gRPC: MLServer, Triton and others.
 
-Tensors are sent as raw bytes. These servers load and unload models, not versions. Therefore a version with files becomes a
-separate model on the server, named `<name>-<fingerprint>`. The files are in the package's folder `repository/`. The scorer
-copies this folder to the server's repository, as the folder of the model. A package with only `remote.json` uses a model that
-is already on the servers.
+A version with files in the package's folder `repository/` becomes a separate model on the server, named `<name>-<fingerprint>`.
+A package with only `remote.json` uses a model that is already on the servers. Tensors are sent as raw bytes.
 """
+
+# These servers load and unload models, not versions. The scorer copies the folder to the server's repository.
 
 import shutil
 from pathlib import Path
@@ -101,11 +101,11 @@ class _OipVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
-        """Return whether the model is ready. If the server does not know the model, the result is False.
+        """Return whether the model is ready; False if the server does not know it.
 
-        Some servers answer the request for an unknown model with false, others with an error. Raises grpc.RpcError if the
-        server is unavailable or overloaded.
+        Raises grpc.RpcError if the server is unavailable or overloaded.
         """
+        # Some servers answer the request for an unknown model with false, others with an error.
         try:
             reply = self._calls[at].ready(M["ModelRequest"](name=self._model, version=self._version), timeout=seconds)
         except grpc.RpcError as error:

@@ -77,9 +77,8 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    If a package contains files for a server (in the folder FILES), this process writes them to the folder that the servers load
-    from. It then loads the version on the servers, and unloads it later. A package without such files names a version that is
-    already on the servers.
+    Files for a server in a package (in the folder FILES) are written to the folder that the servers load from. The version is
+    then loaded on the servers, and unloaded later. Without such files, the version is already on the servers.
     """
 
     NAME: ClassVar[str]
@@ -159,11 +158,11 @@ class RemoteModel:
         self.flight = flight
 
     def signature(self) -> Signature:
-        """See `Model.signature`."""
+        """Return the signature of the model; see `Model.signature`."""
         return self._signature
 
     def run(self, tensors: Tensors) -> Tensors:
-        """See `Model.run`."""
+        """Run the model on a batch, and return the outputs; see `Model.run`."""
         return self.flight.run(self._assembler.batch_tensors(tensors))
 
     def close(self) -> None:
@@ -174,13 +173,13 @@ class RemoteModel:
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
     """Wait until the version on each server is ready, matches the signature, and has scored one row.
 
-    As soon as one server is ready, the function no longer waits for servers that do not answer. It ejects these servers, so
-    that they get no requests until a probe succeeds.
+    Servers that do not answer are skipped as soon as one server is ready.
 
     Raises:
         BackendUnavailable: No server is ready after `load_seconds`.
         ModelRefused: A server cannot load the version, or the tensors on a server do not match the signature.
     """
+    # A skipped server gets no requests until a probe succeeds.
     try:
         missing = _open_until(flight, time.monotonic() + load_seconds, signature)
     except ModelRefused:
@@ -195,11 +194,9 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 
 
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
-    """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number.
-
-    The function waits for servers that are loading the version. It waits for servers that do not answer only until one server
-    is ready.
-    """
+    """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number."""
+    # The function waits for servers that are loading the version. It waits for servers that do not answer only until one server
+    # is ready.
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
     while True:
@@ -223,18 +220,18 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
     """Check that the tensors that a server declares match the signature. A server that declares no tensors is accepted.
 
-    If they do not match, raises ModelRefused with a message that names the tensor and describes the mismatch.
+    Raises ModelRefused with a message that names the tensor and describes the mismatch.
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):
-        raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")
+        raise ModelRefused(f"the signature feeds the inputs {sorted(declared)}, but the model has the inputs {sorted(inputs)}")
     for name, (dtype, shape) in inputs.items():
         given = declared[name]
         if fault := input_fault(given, ModelTensor(name, dtype, given.full_shape if shape is None else tuple(shape))):
             raise ModelRefused(fault)
     for output in signature.outputs:
         if outputs and output.tensor not in outputs:
-            raise ModelRefused(f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}")
+            raise ModelRefused(f"the signature reads output {output.tensor!r}, but the model has the outputs {sorted(outputs)}")
         dtype, stated = outputs.get(output.tensor, (UNKNOWN, None))
         if output.index is None and (
             fault := output_fault(signature, output, ModelTensor(output.tensor, dtype, tuple(stated or ())))

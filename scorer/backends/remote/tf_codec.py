@@ -49,7 +49,7 @@ def encode(tensor: NDArray[Any], into: Any) -> None:
 
 
 def decode(proto: Any) -> NDArray[Any]:
-    """Decode a TensorProto to an array; any of its value fields may hold the values. Strings become an object array of str.
+    """Decode a TensorProto to an array. Strings become an object array of str.
 
     Raises:
         InferenceFailed: The dtype has no counterpart in numpy, or the number of values does not match the shape.

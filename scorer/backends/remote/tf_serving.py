@@ -1,11 +1,13 @@
 """The backend for TensorFlow Serving over gRPC. Tensors are sent in `tensor_content` of a PredictRequest.
 
-The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
-To load a version, a scorer replaces the whole configuration of the server. The new configuration contains only this model, with
-the version policy `specific`: a list of the versions that are loaded already, and the new version. Therefore a server that
-loads from the folder of a scorer must serve no other models. A package with only `remote.json` uses a version or a label on
-shared servers, and the scorer loads and unloads nothing.
+A server that loads from the folder of a scorer must serve no other models, because the scorer replaces the server's whole
+configuration. A package with only `remote.json` uses a version or a label on shared servers, and the scorer loads and unloads
+nothing.
 """
+
+# The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
+# The new configuration contains only this model, with the version policy `specific`: a list of the versions that are loaded
+# already, and the new version.
 
 import shutil
 import threading
@@ -118,7 +120,8 @@ class _TfServingVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
-        """Unload the version from one server. A server keeps its only version, because a server must serve at least one."""
+        """Unload the version from one server, unless it is the server's only version."""
+        # A server must serve at least one.
         rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
         if rest:
             self._serve(at, rest, UNLOAD_SECONDS)

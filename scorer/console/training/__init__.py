@@ -1,1 +1,1 @@
-"""Training runs, read from the attestations of versions: documents, plots and the feed."""
+"""Training runs, read from the attestations of versions: documents, plots, and the thread that reads them."""

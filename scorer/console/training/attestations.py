@@ -1,8 +1,9 @@
 """Select the attestations of one version to show: one for each type of document. Pure.
 
-A document signed by a trusted key takes precedence over a claim, a document that no trusted key signed. Every user with write
-access to the registry can add claims. Among equally trusted documents the last listed one is shown.
+A document signed by a trusted key takes precedence over a claim, a document that no trusted key signed.
 """
+
+# Every user with write access to the registry can add claims. Among equally trusted documents the last listed one is shown.
 
 import re
 from collections.abc import Iterable
@@ -102,11 +103,11 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Count an attestation of a known document type, and select it unless the selected one of its type is better.
+        """Count an attestation, and select it if it is verified, or if no verified one of its type is selected.
 
-        A verified attestation is better than a claim, an attestation that no trusted key signed. If a selected attestation is
-        equally good, the new one replaces it. An attestation of another document type is ignored.
+        Attestations of other types than `documents.TYPES` are ignored.
         """
+        # A verified attestation is better than a claim. Of equally good ones, the last one is selected.
         if attestation.type not in documents.TYPES:
             return
         self.counts[attestation.type] = self.counts.get(attestation.type, 0) + 1

@@ -1,8 +1,9 @@
 """The documents that a training run attests: provenance, evaluation and comparison, as far as the console shows them.
 
-Every user with write access to the registry can write such documents, so every text, list and number is bounded. Keys that are
-not declared here are ignored. deploy/training/README.md describes the documents.
+Undeclared keys are ignored. deploy/training/README.md describes the documents.
 """
+
+# Every user with write access to the registry can write such documents, so every text, list and number is bounded.
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -86,10 +87,7 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference of the metric on a slice: the rows whose field `field` has the value `value`.
-
-    `rows` is the number of these rows.
-    """
+    """The difference of a metric on the rows whose field `field` has the value `value`. `rows` is their number."""
 
     field: Text
     value: Scalar
@@ -164,8 +162,9 @@ class BestTrial(msgspec.Struct, frozen=True):
 class SearchDocument(msgspec.Struct, frozen=True):
     """A hyperparameter search by successive halving.
 
-    `spent` is the number of trees or epochs that the search has trained in total. `unstopped` is the number that it would have
-    trained if it had not stopped any trial early.
+    Attributes:
+        spent: The number of trees or epochs that the search has trained.
+        unstopped: The number that it would have trained without early stopping.
     """
 
     metric: Text = ""
@@ -212,11 +211,7 @@ class InternalParameters(msgspec.Struct, frozen=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """The annotations of an input of a training run.
-
-    If the input is a partition, `start` and `end` are its offset range. If it is a model, `version` and `revision` are its
-    version and channel revision.
-    """
+    """Annotations of an input of a training run: a partition's offset range, or a model's version and revision."""
 
     start: Count | None = msgspec.field(default=None, name="from")
     end: Count | None = msgspec.field(default=None, name="to")

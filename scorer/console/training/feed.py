@@ -1,8 +1,10 @@
 """The feed of the training page: one thread that reads the attestations of the newest versions.
 
-Attestations are never removed from a version. The feed therefore reads a version again only if its list of referrers (artifacts
-that refer to it) has changed, or if a trusted key has expired. After an error the feed keeps the earlier results, and retries.
+After an error the feed keeps the earlier results, and retries.
 """
+
+# Attestations are never removed from a version. A version is therefore read again only if its list of referrers has changed, or
+# if a trusted key has expired.
 
 import contextlib
 import threading
@@ -28,10 +30,11 @@ SOURCE = "attestations"
 
 @dataclass(frozen=True, slots=True)
 class _ReadVersion:
-    """The attestations of a version, and the state of the registry and the policy when they were read.
+    """The attestations of a version, and what they depended on when they were read.
 
-    `listed` are the digests of the version's referrers (artifacts that refer to the version); None if the referrers could not
-    be listed. `trusted` are the ids of the keys that were trusted.
+    Attributes:
+        listed: The digests of the version's referrers; None if they could not be listed.
+        trusted: The ids of the keys that were trusted.
     """
 
     attestations: VersionAttestations
@@ -40,7 +43,10 @@ class _ReadVersion:
 
 
 class AttestationReader:
-    """Read the attestations of the `most` newest versions of a repository, each again only if they may have changed."""
+    """Reads the attestations of the `most` newest versions of a repository.
+
+    The attestations of a version are read again only if they may have changed.
+    """
 
     def __init__(self, store: Store, keys: Sequence[TrustedKey], most: int = VERSIONS) -> None:
         self._store = store
@@ -67,13 +73,9 @@ class AttestationReader:
         yield self._library(wanted, left_out, read=True)
 
     def _due(self, wanted: Sequence[str], trusted: frozenset[str]) -> Iterable[str]:
-        """Return the versions to check for new attestations in this poll.
-
-        The result contains three groups:
-        - the RECENT newest versions,
-        - RECENT of the other versions, in turn: each poll continues after the versions of the previous poll,
-        - all versions that have not been read yet, or were read with other trusted keys.
-        """
+        """Return the versions to check for new attestations in this poll."""
+        # These are the RECENT newest versions, RECENT of the others in turn, and all versions that have not been read yet or
+        # were read with other trusted keys.
         later = wanted[RECENT:]
         turn = {later[(self._turn + k) % len(later)] for k in range(RECENT)} if later else set()
         self._turn = (self._turn + RECENT) % len(later) if later else 0
@@ -83,10 +85,8 @@ class AttestationReader:
         return [version for version in wanted if version in fresh or version in turn or version in wanted[:RECENT]]
 
     def _read(self, version: str, trusted: frozenset[str], now: datetime) -> bool:
-        """Read the attestations of a version, if they may have changed. Return whether they differ from the earlier ones.
-
-        They may have changed if the version's referrers or the trusted keys have changed.
-        """
+        """Read the attestations of a version if they may have changed. Return whether they differ from the earlier ones."""
+        # They may have changed if the version's referrers or the trusted keys have changed.
         earlier = self._versions.get(version)
         digest = earlier.attestations.digest if earlier else ""
         listed = None
@@ -162,10 +162,8 @@ def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
 
 
 def _age(version: VersionAttestations) -> tuple[str, float]:
-    """Return a sort key that puts older versions first: the date in the version's name, then its first attestation time.
-
-    The name of a version that a training run has produced begins with a date. All other versions come first.
-    """
+    """Return a sort key that puts older versions first: the date in the version's name, then its first attestation time."""
+    # Only the name of a version of a training run begins with a date. All other versions come first.
     is_run = RUN_VERSION.fullmatch(version.version)
     return version.version[:8] if is_run else "", version.attested.timestamp() if version.attested else 0.0
 

@@ -134,7 +134,7 @@ def rules(comparison: ComparisonDocument) -> str:
 
 
 def gauge(rule: RuleResult) -> str:
-    """Plot one rule without text, 160 by 20 pixels; a dot at the right of the line in the middle means that the rule passed."""
+    """Plot one rule without text, 160 by 20 pixels. A dot to the right of the middle means that the rule passed."""
     return picture(160, 20, _gauge(rule, 6, 154, 10))
 
 

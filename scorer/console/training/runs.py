@@ -87,7 +87,7 @@ class Metric:
 
     @property
     def change(self) -> float | None:
-        """The challenger's value minus the champion's; None unless both have a value."""
+        """The challenger's value minus the champion's; None if either value is missing."""
         if self.champion is None or self.challenger is None:
             return None
         return self.challenger - self.champion
@@ -193,7 +193,7 @@ class TrainingRun:
 def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *, trusting: bool = True) -> list[TrainingRun]:
     """Return the training runs that produced these versions, in the order of the versions.
 
-    Versions that no training run has produced are omitted. `trusting` is explained in `AttestationLibrary`.
+    Other versions are omitted. `trusting` states whether the policy lists trusted keys.
     """
     all_channels = list(channels)
     return [replace(_run(each, all_channels), trusting=trusting) for each in versions if _trained(each)]

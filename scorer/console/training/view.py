@@ -95,11 +95,8 @@ def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
 
 
 def _matrices(run: TrainingRun) -> list[tuple[str, str]]:
-    """Return the title and the plot of each confusion matrix of a run.
-
-    A run with a comparison has the matrices of champion and challenger. A run without a comparison has the matrix of its
-    evaluation.
-    """
+    """Return the title and the plot of each confusion matrix of a run."""
+    # With a comparison these are the matrices of champion and challenger, otherwise that of the evaluation.
     comparison = run.comparison
     if comparison is None:
         attested = run.attestations.evaluation

@@ -47,7 +47,7 @@ class _Elements:
         if self.bare:
             return self._fields.checked({names[0]: array})
         if len(array) > len(names):
-            raise Poison(Reason.WRONG_TYPE, f"{len(array)} elements; the signature has {len(names)} fields")
+            raise Poison(Reason.WRONG_TYPE, f"the array has {len(array)} elements, but the signature has {len(names)} fields")
         return self._fields.checked(dict(zip(names, array, strict=False)))
 
 

@@ -51,7 +51,7 @@ class NativeRows:
     ) -> Self | None:
         names = [field.name for field in fields]
         library = native_library().library
-        if library is None or not fields or id_field in names or not all(map(plain, [*names, id_field or ""])):
+        if library is None or not (fields or id_field) or id_field in names or not all(map(plain, [*names, id_field or ""])):
             return None
         if any(field.dtype != "float32" or field.varies or field.raw for field in signature.fields):
             return None

@@ -81,7 +81,7 @@ def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame 
     try:
         return _parse_confluent(value, format_) if name == CONFLUENT else _parse_apicurio(name, value, dict(headers), format_)
     except (ValueError, IndexError):
-        return f"header {name} is {value[:32]!r}, which is no id of a schema"
+        return f"header {name} is {value[:32]!r}, which is not the id of a schema"
 
 
 def _parse_confluent(value: bytes, format_: str) -> HeaderFrame:

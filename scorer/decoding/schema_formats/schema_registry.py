@@ -170,9 +170,9 @@ class SchemaRegistry:
         Raises Poison if the id is invalid, or if the look-up of the id failed recently.
         """
         if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry's response to such an id is arbitrary
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: not a valid schema id (1 to {LARGEST_ID})")
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} has an id that is not valid (1 to {LARGEST_ID})")
         if schema_id == NO_ID:
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: not a valid schema id (1 to {LARGEST_ID}); {LONG_IDS}")
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} has an id that is not valid (1 to {LARGEST_ID}); {LONG_IDS}")
         schema = self._schemas.get(schema_id)
         failure = self._failed.get(schema_id)
         if schema is None and failure is not None and self._clock() < failure.until:

@@ -19,6 +19,6 @@ def archive_path(classpath: Sequence[Path]) -> Path:
 
 
 def java_options(classpath: Sequence[Path]) -> tuple[str, ...]:
-    """Return the Java options that make a broker with these jars use the archive; empty if there is no archive."""
+    """Return the Java options with which a broker uses the archive; empty if there is no archive."""
     archive = archive_path(classpath)
     return (f"-XX:AOTCache={archive}",) if archive.is_file() else ()

@@ -88,14 +88,14 @@ class EmbeddedBroker:
 
     @property
     def folder(self) -> Path:
-        """The folder with data, `server.properties` and `broker.log`. Raises RuntimeError unless started."""
+        """The folder with data, `server.properties` and `broker.log`. Raises RuntimeError if the broker is not started."""
         if self._folder is None:
             raise RuntimeError("the embedded broker is not started")
         return self._folder
 
     @property
     def pid(self) -> int:
-        """The process id of the broker. Raises RuntimeError unless it is running."""
+        """The process id of the broker. Raises RuntimeError if the broker is not running."""
         if self._process is None:
             raise RuntimeError("the embedded broker is not running")
         return self._process.pid
@@ -216,7 +216,8 @@ class EmbeddedBroker:
             self._reaper.watch(self._process.pid)
 
     def _answers(self) -> bool:
-        """Wait until this broker, identified by its cluster id, responds; return False if its process ends first."""
+        """Wait until this broker responds; return False if its process ends first."""
+        # The broker is identified by its cluster id.
         # connection errors are expected during the start
         quiet: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
         admin = AdminClient(quiet)

@@ -1,8 +1,7 @@
-"""The files and ports of the embedded broker: one KRaft node on loopback, with broker and controller in one process.
+"""The files and ports of the embedded broker: one KRaft node on loopback, with broker and controller in one process."""
 
-The settings are those of a small test cluster: internal topics have one partition, rebalances have no initial delay, session
-timeouts may be as short as a second, and the broker does not remove old records, because replayed records may be years old.
-"""
+# The settings are those of a small test cluster: internal topics have one partition, rebalances have no initial delay, session
+# timeouts may be as short as a second, and the broker does not remove old records, because replayed records may be years old.
 
 import base64
 import errno

@@ -1,11 +1,12 @@
 """Kill an embedded broker and remove its folder when its owner process ends in any way.
 
-The owner holds the only write end of a pipe. The reaper, a small process in its own session, reads from this pipe. When the
-owner has ended, by SIGKILL or otherwise, the reaper reaches the end of its input. It then kills the last watched broker and
-removes the folder. The kernel's parent-death signal is not used for three reasons: it depends on the thread that started the
-broker, it cannot be cancelled for a detached broker, and it does not remove the folder. This file is also the program of the
-reaper, so it uses the standard library only.
+This file is also the program of a small process, the reaper, so it uses the standard library only.
 """
+
+# The owner holds the only write end of a pipe. The reaper, in its own session, reads from this pipe. When the owner has ended,
+# by SIGKILL or otherwise, the reaper reaches the end of its input. It then kills the last watched broker and removes the
+# folder. The kernel's parent-death signal is not used for three reasons: it depends on the thread that started the broker, it
+# cannot be cancelled for a detached broker, and it does not remove the folder.
 
 import os
 import select

@@ -43,12 +43,11 @@ class AnalysisReport:
         rivals: The champion and the candidate.
         verdict: The verdict and the results of the rules.
         sample: The counts of decisions, and a sample of the scores.
-        dropped: The numbers of excluded answers and pairs, by reason. The keys of DROPPED are the reasons.
+        dropped: The numbers of excluded answers and pairs, by reason (the keys of DROPPED).
         read: For each partition of answers and labels, the offset range that was read.
         behind: The lag of the analysis in seconds; None if the analysis read a fixed range of offsets.
-        labelled: The sums of the squared errors against labels, with the offsets that they are based on; None if no rule needs
-            labels.
-        outputs: For each version with several named outputs, by digest: the name of the output that determines the decision.
+        labelled: The sums of the squared errors against labels; None if no rule needs labels.
+        outputs: For each version with several named outputs, by digest: the output that determines the decision.
     """
 
     rivals: Contestants

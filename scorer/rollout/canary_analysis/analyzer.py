@@ -1,6 +1,6 @@
 """Analyze a canary: read scores, dead letters and shadow answers, pair them by event, and sum the differences of the pairs.
 
-Depends on Kafka for reading, and on the registry if scores have several outputs. Joins no consumer group and writes nothing.
+Joins no consumer group and writes nothing. The registry is read only if scores have several outputs.
 """
 
 import time
@@ -71,21 +71,21 @@ class AnalyzerLag:
     """How far an analysis is behind the topics that it reads, in seconds.
 
     Attributes:
-        behind: The lag of the analysis. The analyzer records the log ends of all partitions from time to time. `behind` is the
-            age of the newest record of log ends up to which all partitions have been read. Before there is such a record,
-            `behind` is the time since the start.
+        behind: The lag of the analysis.
         pair_age: The time since the newest pair was completed; None if there is no pair.
     """
+
+    # The analyzer records the log ends of all partitions from time to time. `behind` is the age of the newest record that was
+    # reached in all partitions, or the time since the start before that.
 
     behind: float
     pair_age: float | None
 
 
 class CanaryAnalyzer:
-    """Pair the answers of champion and candidate to the same events, and sum the differences of the pairs.
+    """Pairs the answers of champion and candidate to the same events, and sums the differences of the pairs.
 
-    Reading begins at the start offsets that the constructor gets. Unreadable records are counted and skipped. After an error,
-    only `close` may be called.
+    Unreadable records are counted and skipped. After an error, only `close` may be called.
 
     Every reading call raises:
         Fatal: With code 2 if all records are unreadable, 3 if the broker rejects a read, 4 if it is unavailable.
@@ -103,7 +103,7 @@ class CanaryAnalyzer:
         sums: LabelledSums | None = None,
         outputs: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Open the consumer and assign the partitions of `stretch`.
+        """Open the consumer and assign the partitions to read.
 
         Args:
             settings: The settings with the topics and the broker.
@@ -111,9 +111,9 @@ class CanaryAnalyzer:
             window: The time range of the events that count.
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
             labels: Whether to measure the squared errors of the scores against labels, too.
-            sums: The squared errors against labels from an earlier measurement; if given, no new measurement is made.
-            outputs: For versions with several named outputs, by digest: the name of the output that determines the decision.
-                For versions that are not in this mapping, the name is read from the registry.
+            sums: The squared errors against labels from an earlier measurement, instead of a new one.
+            outputs: For versions with several named outputs, by digest: the output that determines the decision. Others are
+                read from the registry.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
         self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
@@ -155,10 +155,8 @@ class CanaryAnalyzer:
         yield 0
 
     def follow(self, seconds: float) -> AnalyzerLag:
-        """Read new records for `seconds`, and return the lag after that.
-
-        Partitions that were added to the topics are read from their start.
-        """
+        """Read new records for `seconds`, and return how far the analysis is behind then."""
+        # Partitions that were added to the topics are read from their start.
         until = time.monotonic() + seconds
         self._add_partitions()
         while (now := time.monotonic()) < until:
@@ -172,22 +170,20 @@ class CanaryAnalyzer:
         return AnalyzerLag(self._lag.lag_seconds(now, self._feed.reached), age)
 
     def cells(self, now: float) -> dict[str, Cells]:
-        """Return the sums of each rule's differences by cell (see `key_strata`), by rule name.
+        """Return the sums of each rule's differences, by rule name. A cell is a group of event keys, see `key_strata`.
 
-        Each measurement of the errors against labels reads all labels again, so labels are read at most every LABEL_SECONDS. In
-        between, the sums of the rule `brier` are based on older offsets than the other sums. The report contains the offsets of
-        all sums.
-
-        Args:
-            now: The time in seconds of any monotonic clock.
+        `now` is the time in seconds of any monotonic clock.
         """
+        # Each measurement of the errors against labels reads all labels again, so labels are read at most every LABEL_SECONDS.
+        # In between, the sums of the rule `brier` are based on older offsets than the others. The report contains the offsets
+        # of all sums.
         if self._pairs.labelled is not None and (self._sums is None or now >= self._measured + LABEL_SECONDS):
             self._sums = self.labelled_sums()
             self._measured = now
         return dict(self.paired_sums.cells) if self._sums is None else {**self.paired_sums.cells, BRIER: self._sums.cells}
 
     def reasons(self) -> dict[str, str]:
-        """Return the reason why a rule has no pairs, by the name of the rule. Rules without a known reason are left out."""
+        """Return why a rule has no pairs, by the name of the rule. Rules without a known reason are left out."""
         reasons = self._pairs.missing_reasons()
         return reasons if self._sums is None or not self._sums.reason else {**reasons, BRIER: self._sums.reason}
 
@@ -198,7 +194,7 @@ class CanaryAnalyzer:
             until: For each partition of labels, the end offset of reading; None for all labels.
 
         Raises:
-            Fatal: If the analyzer was created without `labels`, or as `LabelledPairs.differences` does.
+            Fatal: If the analyzer was created without `labels`, or in the same cases as `LabelledPairs.differences`.
         """
         if self._pairs.labelled is None:
             raise Fatal("no rule of this analysis uses labels", "add the rule brier", USAGE)
@@ -219,7 +215,7 @@ class CanaryAnalyzer:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The numbers of excluded answers and pairs, by reason. The keys of `analysis_report.DROPPED` are the reasons."""
+        """The numbers of excluded answers and pairs, by reason (the keys of `analysis_report.DROPPED`)."""
         return self._pairs.dropped
 
     @property
@@ -245,13 +241,9 @@ class CanaryAnalyzer:
         self._checked = time.monotonic()
 
     def _left(self) -> Offsets:
-        """Return the number of offsets that are still to be read, by partition.
-
-        A pair has an answer of a scorer and an answer of the shadow. A slow partition (see `PairSums.slow`) of scorers' answers
-        is left out if further reading of it can complete no pair. This is the case if the partitions of shadow answers are slow
-        or read to their ends, and no shadow answer waits for an answer of this partition. A slow partition of shadow answers is
-        left out under the same conditions, with the two kinds of answers exchanged.
-        """
+        """Return the number of offsets that are still to be read, by partition."""
+        # A slow partition (see `PairSums.slow`) is left out if further reading of it can complete no pair: the partitions of
+        # the other kind of answers are slow or read to their ends, and none of their answers waits for it.
         left = self._missing()
         return {
             partition: missing
@@ -266,11 +258,8 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: those that were read to their end offset, and some slow partitions.
-
-        A slow partition (see `PairSums.slow`) is paused while partitions that may hold partners of its answers are not read to
-        their ends.
-        """
+        """Return the partitions to pause: those that were read to their end offset, and some slow partitions."""
+        # A slow partition (see `PairSums.slow`) is paused while partitions that may hold partners of its answers are unread.
         left = self._missing()
         return {
             each
@@ -279,11 +268,9 @@ class CanaryAnalyzer:
         }
 
     def _has_unread_partner(self, partition: Partition, unread: Collection[Partition]) -> bool:
-        """Return whether the waiting answers of `partition` may still get partners from unread partitions.
-
-        The partner of a scorer's answer is a shadow answer, and the partner of a shadow answer is a scorer's answer. Slow
-        partitions (see `PairSums.slow`) do not count as unread partitions.
-        """
+        """Return whether an unread partition may hold partners of the answers that wait in `partition`."""
+        # The partner of a scorer's answer is a shadow answer, and the reverse. Slow partitions (see `PairSums.slow`) are
+        # ignored.
         is_shadow = partition[0] == self._settings.shadow_topic
         slow = self._pairs.slow
         return any((topic == self._settings.shadow_topic) != is_shadow and (topic, p) not in slow for topic, p in unread)
@@ -304,8 +291,7 @@ class CanaryAnalyzer:
     def _drop_unmatched(self, ends: Offsets | None = None) -> None:
         """Drop the answers that cannot get a partner, at most every DROP_SECONDS.
 
-        Args:
-            ends: The log ends of the topics; None for the current ones.
+        `ends` are the log ends of the topics; None for the current ones.
         """
         if (now := time.monotonic()) >= self._dropped_at + DROP_SECONDS:
             self._pairs.drop_unmatched(self._feed.reached, self._bus.written(self._stops) if ends is None else ends)

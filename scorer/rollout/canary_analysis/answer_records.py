@@ -42,7 +42,7 @@ class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
 
 
 class PositionedRecord(msgspec.Struct, frozen=True, gc=False):
-    """The record of an answer, decoded only as far as its source position."""
+    """The record of an answer. Only its source position is decoded."""
 
     source: AnswerPosition
 
@@ -84,7 +84,7 @@ class PartitionRows(NamedTuple):
 
 
 def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
-    """Return all values, with the values at the indices `rows`, (n,), converted to JSON by `as_json`.
+    """Return all values. The values at the indices `rows`, (n,), are converted to JSON by `as_json`.
 
     Raises:
         UnreadableAnswer: If a value cannot be converted.
@@ -155,7 +155,7 @@ def answers(raw: Sequence[RawAnswer]) -> list[VersionAnswer]:
 def answers_at(values: Column, rows: Numbers) -> list[VersionAnswer]:
     """Decode the answers at the indices `rows`, (n,), of `values`.
 
-    Call `group_by_partition` with these rows first, because it checks that they have a source position.
+    The rows must have passed `group_by_partition`.
 
     Raises:
         UnreadableAnswer: If a record lacks a field. The attribute `row` of the error is an index into `rows`.
@@ -175,7 +175,7 @@ def _is_plain(score: Any) -> bool:
 
 
 def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read] | None:
-    """Decode the records in one call; return None if a record is rejected or consists of white space."""
+    """Decode the records in one call; return None if a record cannot be decoded."""
     with contextlib.suppress(*DECODE_ERRORS):
         decoded = [] if any(map(bytes.isspace, records)) else lines.decode_lines(b"\n".join(records))
         if len(decoded) == len(records):
@@ -203,10 +203,8 @@ def _one(decoder: DocumentDecoder[Read], row: int, record: bytes) -> Read:
 
 
 def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> dict[int, ValueError]:
-    """Return the decoding error of each unreadable record among the indices `rows`, (n,), by index.
-
-    The records are decoded one by one, which is slow. Call this function only for a batch in which a record is unreadable.
-    """
+    """Return the decoding error of each unreadable record among the indices `rows`, (n,), by index."""
+    # The records are decoded one by one, which is slow. Call this only for a batch in which a record is unreadable.
     errors: dict[int, ValueError] = {}
     for row, value in zip(rows.tolist(), take_rows(values, rows), strict=True):
         try:

@@ -56,9 +56,10 @@ class BakeClock:
     def advance(self, now: float, conditions: BakeConditions, apart: float = BEHIND_SECONDS) -> "BakeClock":
         """Return the clock after an observation at `now` (Unix seconds).
 
-        The time since the previous observation is added to the bake time if the conditions were met at both observations, and
-        less than `apart` seconds passed between them. A longer gap does not count, because the analysis was behind.
+        The time since the previous observation counts if the conditions were met at both observations, and less than `apart`
+        seconds passed between them.
         """
+        # A longer gap does not count, because the analysis was behind.
         if any(conditions.obstacles()):
             return replace(self, seen=None)
         passed = 0.0 if self.seen is None else now - self.seen

@@ -1,7 +1,7 @@
 """The mean paired difference with a confidence interval that stays valid however often it is checked. Pure.
 
 The interval is an asymptotic confidence sequence: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit
-theory and asymptotic confidence sequences (2024), with the variance across cells instead of the variance across events.
+theory and asymptotic confidence sequences (2024), with the variance across groups of keys instead of events.
 """
 
 import math
@@ -24,7 +24,7 @@ Without UNSEEN, a rule whose first pairs have no difference would get an interva
 class ConfidenceInterval:
     """The confidence interval of the mean difference. It is infinite if fewer than two cells have pairs.
 
-    Cells are groups of events with independent keys, see `key_strata`.
+    A cell is a group of event keys, see `key_strata`.
 
     Attributes:
         estimate: The mean difference; None without pairs.
@@ -42,22 +42,20 @@ class ConfidenceInterval:
 
 
 def boundary(variance: float, alpha: float) -> float:
-    """Return a bound on the distance between a random sum with this variance and the mean of the sum.
+    """Return a bound on the distance of a random sum with this variance from its mean.
 
-    Except with probability `alpha`, the sum is within the bound at every check. The bound is the two-sided normal mixture of
-    Robbins (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
+    The bound holds at every check, except with probability `alpha`.
     """
+    # The two-sided normal mixture of Robbins (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
     twice = -2.0 * math.log(alpha)
     mixed = TUNED / (twice + math.log1p(twice))
     return math.sqrt((variance + mixed) * (math.log1p(variance / mixed) + twice))
 
 
 def variance(cells: Cells) -> float:
-    """Return the variance of the sum of all differences.
-
-    The variance is estimated twice: from the cells, and from the single pairs. The result is the larger estimate plus UNSEEN.
-    Because of UNSEEN, the confidence interval has a width even if all pairs so far have the difference 0.
-    """
+    """Return the variance of the sum of all differences."""
+    # It is estimated from the cells and from the single pairs, and the larger estimate is used. UNSEEN gives the confidence
+    # interval a width even if all pairs so far have the difference 0.
     pairs = cells.pairs
     active = cells.active
     mean = float(cells.sums.sum()) / pairs
@@ -67,10 +65,8 @@ def variance(cells: Cells) -> float:
 
 
 def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
-    """Return the confidence interval of the mean difference.
-
-    If fewer than two cells have pairs, the spread of the differences is unknown, and the interval is infinite.
-    """
+    """Return the confidence interval of the mean difference; an infinite one if fewer than two groups of keys have pairs."""
+    # With one cell, the spread of the differences is unknown.
     pairs = cells.pairs
     active = cells.active
     if not pairs:

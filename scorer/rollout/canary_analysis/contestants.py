@@ -62,18 +62,17 @@ def find_contestants(
     champion: ContestVersion | None = None,
     candidate: ContestVersion | None = None,
 ) -> Contestants | None:
-    """Return the champion and the candidate of an analysis.
+    """Return the champion and the candidate of an analysis; None if one of them cannot be determined.
 
-    A version that is passed as `champion` or `candidate` is returned unchanged. If one of them is None, it is determined from
-    the newest records in the offset ranges `stretch`. The champion is the version of the newest score with the role champion.
-    The candidate is the newest version other than the champion among the shadow answers, or else among the canary's scores.
-
-    Returns:
-        Both versions; None if one of them cannot be determined.
+    A version that is not given is read from the newest records in the offset ranges `stretch`.
 
     Raises:
         Fatal: With code 2 if both are the same version.
     """
+    # The champion is the version of the newest score with the role champion. The candidate is the newest other version among
+    # the shadow answers, or else among the canary's scores.
+    # The champion is the version of the newest score with the role champion. The candidate is the newest other version among
+    # the shadow answers, or else among the canary's scores.
     as_json = formats.as_json(settings)
     scores = _newest(bus, stretch, settings.output.topic, as_json) if champion is None or candidate is None else []
     shadow = _newest(bus, stretch, settings.shadow_topic, as_json) if candidate is None else []

@@ -29,7 +29,7 @@ class DecisionSample:
         self._drift: Drift | None = None
 
     def add(self, partition: Partition, offsets: NDArray[np.int64], differences: PairDifferences) -> None:
-        """Add n pairs of a source partition. `offsets` has the offsets of their events, (n,).
+        """Add n pairs of a source partition with the offsets of their events, (n,).
 
         A pair in which a version failed to score the event is ignored.
         """
@@ -40,11 +40,9 @@ class DecisionSample:
         self._drift = None
 
     def drift(self) -> Drift:
-        """Return the drift between both versions: the bias-corrected PSI, and the KS statistic of the scores.
-
-        If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
-        decisions either, both are None.
-        """
+        """Return the drift between both versions: the bias-corrected PSI, and the KS statistic of the scores."""
+        # If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
+        # decisions either, both are None.
         if self._drift is None:
             self._drift = self._measure_drift()
         return self._drift

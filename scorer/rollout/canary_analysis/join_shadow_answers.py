@@ -1,9 +1,8 @@
 """Join the scorers' answers with the shadow's answers to the same events, by source position. Pure.
 
-The two sides of the join are the scorers' answers and the shadow's answers. The records of both sides arrive in the order of
-each source partition, so a record waits only until the records of the opposite side have reached its event. Failures may arrive
-after the scores of slightly later events: dead letters come from another topic, and the shadow writes the failures of a batch
-last.
+Both kinds of answers arrive in the order of each source partition, so an answer waits only until the other kind has reached its
+event. Failures may arrive after the scores of slightly later events: dead letters come from another topic, and the shadow
+writes the failures of a batch last.
 """
 
 from collections import Counter
@@ -37,12 +36,10 @@ class JoinSide(IntEnum):
 class JoinedPairs(NamedTuple):
     """Pairs of answers to events of one source partition, as three arrays with one entry per pair.
 
-    A ticket is an integer that identifies one answer. The caller of the join assigns the tickets.
-
     Attributes:
         offsets: The offsets of the events, (n,).
-        answered: The tickets of the scorers' answers, (n,).
-        shadow: The tickets of the shadow's answers, (n,).
+        answered: The numbers (tickets) of the scorers' answers, (n,).
+        shadow: The numbers (tickets) of the shadow's answers, (n,).
     """
 
     offsets: Offsets
@@ -56,14 +53,15 @@ def concatenate(parts: Sequence[JoinedPairs]) -> JoinedPairs:
 
 
 class DroppedCounts(NamedTuple):
-    """The numbers of records that were dropped without a partner.
+    """The numbers of answers that were dropped without a partner.
 
     Attributes:
         unsampled: Answers to events that the shadow did not score.
         orphans: Shadow answers without a scorer's answer, for example to events before the window.
-        crowded: Records that were dropped because too many records waited, or that arrived after their partner was dropped.
-            This count depends on how fast each side is read.
+        crowded: Answers that were dropped because too many waited, or that arrived after their partner was dropped.
     """
+
+    # `crowded` depends on how fast each side is read.
 
     unsampled: int
     orphans: int
@@ -71,7 +69,7 @@ class DroppedCounts(NamedTuple):
 
 
 class PendingRecords:
-    """Records of one side and one source partition that wait for a partner, in ascending order of their events' offsets."""
+    """The answers of one kind and one source partition that wait for a partner, ordered by the offsets of their events."""
 
     def __init__(self) -> None:
         self.offsets: Offsets = np.empty(0, np.int64)
@@ -81,7 +79,7 @@ class PendingRecords:
         return len(self.records)
 
     def add(self, offsets: Offsets, records: Tickets) -> None:
-        """Add records in any order of their offsets."""
+        """Add answers that wait for a partner, in any order."""
         self.offsets = np.concatenate([self.offsets, offsets])
         self.records = np.concatenate([self.records, records])
         if (self.offsets[1:] < self.offsets[:-1]).any():
@@ -90,11 +88,10 @@ class PendingRecords:
             self.records = self.records[order]
 
     def pop_matches(self, offsets: Offsets) -> tuple[NDArray[np.int64], Tickets]:
-        """Remove the records whose offsets occur in `offsets`.
+        """Remove the answers to the events at these offsets.
 
         Returns:
-            Two arrays with one entry for each removed record. The first array has the lowest index at which `offsets` contains
-            the record's offset. The second array has the record's ticket.
+            Two arrays with one entry for each removed answer: its index in `offsets`, and its number (ticket).
         """
         places = np.searchsorted(self.offsets, offsets)
         hits = np.flatnonzero(places < len(self.offsets))
@@ -109,7 +106,7 @@ class PendingRecords:
         return hits[first], records
 
     def drop(self, until: int) -> int:
-        """Remove the records up to an offset, inclusive, and return their number."""
+        """Remove the answers to events up to an offset, inclusive, and return their number."""
         count = int(np.searchsorted(self.offsets, until, side="right"))
         if count:
             self.offsets = self.offsets[count:]
@@ -119,17 +116,13 @@ class PendingRecords:
 
 @dataclass(slots=True)
 class _PartitionJoin:
-    """The state of the join for one source partition.
-
-    `waiting`, `last_offsets` and `earlier_offsets` have one value for each JoinSide. All offsets are offsets of events; an
-    offset is -1 before the first event.
+    """The state of the join for one source partition. Offsets are those of events; -1 before the first event.
 
     Attributes:
-        waiting: The records that wait for a partner.
-        last_offsets: The largest offset of each side so far, except the offsets of records that were added with `late`.
+        waiting: The answers that wait for a partner, for each JoinSide.
+        last_offsets: The largest offset of each JoinSide so far, without late answers.
         earlier_offsets: `last_offsets` at the last call of `drop_unmatched`.
-        closed: An offset up to which no scorer's answer waits. A scorer's answer to an event up to this offset is dropped when
-            it is added, unless its shadow answer is already waiting.
+        closed: The offset up to which scorers' answers without a partner are dropped.
     """
 
     waiting: tuple[PendingRecords, PendingRecords] = field(default_factory=lambda: (PendingRecords(), PendingRecords()))
@@ -139,19 +132,18 @@ class _PartitionJoin:
 
 
 class MergeJoin:
-    """A merge join of scorers' answers and shadow answers: records with the same source position become a pair.
+    """Joins scorers' answers and shadow answers with the same source position to pairs.
 
-    The caller passes n records as two arrays, (n,) each: the offsets of the answered events, and the tickets of the records. A
-    ticket is an integer that identifies a record.
+    The caller gives each answer a number, its ticket, and passes the offsets of the answered events, (n,), with the tickets,
+    (n,).
     """
 
     def __init__(self, most: int, late: int) -> None:
         """Create an empty join.
 
         Args:
-            most: The number of records that may wait, on both sides of all partitions together.
-            late: A scorer's answer without a partner is dropped when the shadow has passed the answered event by this many
-                offsets.
+            most: The number of answers that may wait, on both sides of all partitions together.
+            late: By how many offsets the shadow must have passed an event before the scorer's answer to it is dropped.
         """
         self.late = late
         self._most = most
@@ -165,30 +157,30 @@ class MergeJoin:
 
     @property
     def waiting(self) -> int:
-        """The number of records that wait for a partner."""
+        """The number of answers that wait for a partner."""
         return sum(len(each) for lane in self._joins.values() for each in lane.waiting)
 
     def waiting_tickets(self) -> Tickets:
-        """Return the tickets of all waiting records."""
+        """Return the numbers (tickets) of all answers that wait for a partner."""
         every = (each.records for lane in self._joins.values() for each in lane.waiting)
         return np.concatenate([np.empty(0, np.int64), *every])
 
     def count_waiting(self, side: JoinSide, partition: Partition) -> int:
-        """Return how many records of one side of a source partition wait for a partner."""
+        """Return how many scorers' or shadow answers of a source partition wait for a partner."""
         lane = self._joins.get(partition)
         return 0 if lane is None else len(lane.waiting[side])
 
     def add(
         self, side: JoinSide, partition: Partition, offsets: Offsets, records: Tickets, *, late: bool = False
     ) -> JoinedPairs:
-        """Add records of a source partition, and return the pairs that they complete.
+        """Add answers of a source partition, and return the pairs that they complete.
 
         Args:
-            side: The side of all these records.
-            partition: The partition of the records' events.
+            side: Whether these are scorers' or shadow answers.
+            partition: The partition of the events.
             offsets: The offsets of the events, (n,).
-            records: The tickets of the records, (n,).
-            late: Whether records of earlier events may still follow on this side. This is true for dead letters.
+            records: The numbers (tickets) of the answers, (n,).
+            late: Whether answers to earlier events may still follow, as for dead letters.
         """
         lane = self._joins.setdefault(partition, _PartitionJoin())
         rows, partners = lane.waiting[side.other].pop_matches(offsets)
@@ -212,12 +204,12 @@ class MergeJoin:
         return JoinedPairs(joined, partners, matches)
 
     def drop_unmatched(self, side: JoinSide) -> None:
-        """Drop the waiting records of the side opposite to `side` for which no partner can arrive any longer.
+        """Drop the waiting answers that can no longer get a partner from `side`.
 
-        A waiting record is dropped if the records of `side` had already passed its event at the previous call of this method.
-        Before this call, the caller must have added all records of `side` that existed at the previous call, including
-        failures.
+        Before the call, the caller must have added all answers of `side` that existed at the previous call.
         """
+        # An answer is dropped if `side` had already passed its event at the previous call.
+        # An answer is dropped if `side` had already passed its event at the previous call.
         for lane in self._joins.values():
             if side is JoinSide.SHADOW:
                 self._close(lane, lane.earlier_offsets[side])
@@ -231,7 +223,7 @@ class MergeJoin:
             self._dropped["unsampled"] += lane.waiting[JoinSide.ANSWERED].drop(until)
 
     def _make_room(self) -> None:
-        """While more than `most` records wait, drop the older half of the largest set of waiting records."""
+        """If too many answers wait, drop the older half of the largest set of waiting answers, until few enough wait."""
         while self.waiting > self._most:
             fullest = max((each for lane in self._joins.values() for each in lane.waiting), key=len)
             self._dropped["crowded"] += fullest.drop(int(fullest.offsets[(len(fullest) - 1) // 2]))

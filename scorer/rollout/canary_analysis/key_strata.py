@@ -1,7 +1,7 @@
-"""Sum paired differences by cell. Pure.
+"""Sum paired differences by groups of keys, called cells. Pure.
 
-Each pair belongs to one of CELLS cells, which is chosen by the hash of the event's key. Events with the same key are similar,
-so the variance across single events would be too small. Different cells are independent of each other.
+Each pair belongs to one of CELLS cells, by the hash of the event's key. Events with the same key are similar, so the variance
+across single events would be too small. Different cells are independent of each other.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Column = NDArray[np.float64]
 
 
 def cell_of(key_hash: int | None, partition: Partition, offset: int) -> int:
-    """Return the cell of an event by the XXH64 of its key, or by its source position if it has no key."""
+    """Return the group (cell) of an event, from the XXH64 of its key, or from its source position if it has no key."""
     if key_hash is None:
         key_hash = xxh64_intdigest(b"%b/%d/%d" % (partition[0].encode(), partition[1], offset))
     return key_hash % CELLS
@@ -35,7 +35,13 @@ def _zeros() -> Column:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cells:
-    """Sums over the pairs of each cell, (CELLS,) each: the differences, the squared differences, and the number of pairs."""
+    """The sums over all pairs by group of keys (cell). Each attribute is an array of shape (CELLS,).
+
+    Attributes:
+        sums: The differences.
+        squares: The squared differences.
+        counts: The numbers of pairs.
+    """
 
     sums: Column = field(default_factory=_zeros)
     squares: Column = field(default_factory=_zeros)
@@ -45,7 +51,7 @@ class Cells:
         """Return these sums with n further pairs added.
 
         Args:
-            cells: The cell of each pair, (n,).
+            cells: The group of each pair, (n,).
             differences: The difference of each pair, (n,), finite and from -1 to 1.
         """
         places = np.asarray(cells, np.intp)
@@ -54,7 +60,7 @@ class Cells:
         return type(self)(*(current + new for current, new in zip(self._columns(), more, strict=True)))
 
     def merged(self, other: "Cells") -> Self:
-        """Return the cells with the pairs of `other` added."""
+        """Return these sums with the pairs of `other` added."""
         return type(self)(*(current + more for current, more in zip(self._columns(), other._columns(), strict=True)))
 
     @property
@@ -64,7 +70,7 @@ class Cells:
 
     @property
     def active(self) -> int:
-        """The number of cells that have a pair."""
+        """The number of groups that have a pair."""
         return int(np.count_nonzero(self.counts))
 
     def _columns(self) -> tuple[Column, Column, Column]:

@@ -23,18 +23,20 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class LabelledSums:
-    """Sums of the squared errors of scores against labels, with the offsets that they are based on.
+    """The sums of the differences of both versions' squared errors, and the offsets that they are based on.
 
-    The same offsets give the same sums.
+    A pair consists of the answers of both versions to one event with a label.
 
     Attributes:
-        cells: The candidate's squared errors minus the champion's, summed by cell.
+        cells: The candidate's squared errors minus the champion's, summed by group of keys.
         answers: For each partition of answers, the offset after the last record whose pair is in the sums.
         labels: For each partition of labels, the offset range that was read.
         records: For each partition of labels, the number of labels in that range.
         reason: Why the sums contain no pair; empty if they contain a pair.
         settings: The section `labels` of the settings that were used to read the labels.
     """
+
+    # The same offsets give the same sums.
 
     cells: Cells
     answers: Offsets
@@ -54,11 +56,10 @@ class LabelledSums:
 
 
 class LabelledPairs:
-    """The pairs of at most `most` events, kept until the labels of the events are read.
+    """The pairs of at most `most` events, kept until the labels of the events are read."""
 
-    If there are more events, the events whose ids have the lowest hashes are kept. The choice therefore depends neither on the
-    order of reading nor on the arrival times of labels.
-    """
+    # Of more events, those whose ids have the lowest hashes are kept, so that the choice depends neither on the order of
+    # reading nor on the arrival times of labels.
 
     def __init__(self, most: int) -> None:
         self._max_pairs = most
@@ -71,7 +72,7 @@ class LabelledPairs:
         return sum(len(part["time"]) for part in self._parts)
 
     def add(self, partition: Partition, pairs: Sequence[tuple[int, int, VersionAnswer, VersionAnswer]]) -> None:
-        """Add pairs of a source partition as tuples of event offset, cell, champion's answer and candidate's answer.
+        """Add pairs of a source partition as tuples: event offset, group of keys, champion's answer and candidate's answer.
 
         Both versions must have scored the events.
         """
@@ -119,10 +120,7 @@ class LabelledPairs:
         return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, label_settings)
 
     def newest(self) -> NewestRows:
-        """Return the newest pair of each event id.
-
-        The result does not depend on the order in which the pairs of different partitions were added.
-        """
+        """Return the newest pair of each event id, in any order of reading the partitions."""
         rows = RowsById()
         places = {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
         for part in self._parts:
@@ -135,9 +133,9 @@ class LabelledPairs:
 
 
 def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
-    """Return the candidate's squared errors minus the champion's squared errors, summed by cell. Pure.
+    """Return the candidate's squared errors minus the champion's squared errors, summed by group of keys. Pure.
 
-    If no pair has a label, or if the labels do not have exactly two classes, the cells are empty.
+    The sums are empty if no pair has a label, or if the labels do not have exactly two classes.
     """
     newest_labels = labels.rows.newest()
     classes = labels.classes

@@ -1,7 +1,7 @@
 """Pair the answers of champion and candidate in the order of reading, and sum the differences of the pairs. Pure.
 
-The same records give the same sums, in any order of their partitions and in portions of any size. There is one exception: if an
-event has several answers in different partitions, the answer that is read first counts (see `PairSums.scattered`).
+The same records give the same sums in any order of their partitions, unless an event has several answers in different
+partitions: then the answer that is read first counts (see `PairSums.scattered`).
 """
 
 import logging
@@ -45,18 +45,17 @@ HINT = "check output.topic, output.format and schema_registry.url"
 
 
 class PairSums:
-    """Pair the scorers' answers with the shadow's answers, and sum the differences of the pairs.
+    """Pairs the scorers' answers with the shadow's answers, and sums the differences of the pairs.
 
     After an exception the object must not be used again.
 
     Attributes:
-        paired_sums: For each rule, the sums of the differences by cell. A cell is a group of event keys (see `key_strata.py`).
+        paired_sums: For each rule, the sums of the differences by group of keys (see `key_strata.py`).
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
         outputs: The lookup of the named output that determines each version's decision.
-        slow: The partitions of which too many answers wait for a partner. The caller must pause them. The partner of a scorer's
-            answer is a shadow answer, and the partner of a shadow answer is a scorer's answer.
-        pairs: The number of pairs in the sums. Pairs that are excluded from the comparison are not included.
+        slow: The partitions with too many answers that wait for a partner. The caller must pause them.
+        pairs: The number of pairs in the sums.
     """
 
     def __init__(
@@ -105,22 +104,16 @@ class PairSums:
 
     @property
     def scattered(self) -> list[Partition]:
-        """The source partitions whose events have answers in several partitions of the same topic, sorted.
-
-        A scorer writes the answers to a source partition to one partition of a topic, unless the number of partitions changes.
-        Another process may have written a second answer to an event to another partition. Which of the two answers is paired
-        then depends on the order in which the partitions are read.
-        """
+        """The source partitions whose events have answers in several partitions of the same topic, sorted."""
+        # A scorer writes the answers to a source partition to one partition of a topic, unless the number of partitions
+        # changes. Another process may have written a second answer elsewhere. Which of the two is paired depends on the order
+        # of reading.
         return sorted({lane for (_, lane), numbers in self._answer_partitions.items() if len(numbers) > 1})
 
     def missing_reasons(self) -> dict[str, str]:
-        """Return the reasons why the rules on errors and on flips have no pairs, by the name of the rule.
-
-        Rules with pairs are left out.
-
-        A verification of a logged decision compares these reasons. They therefore depend on the records only, not on how fast
-        the topics are read, and contain no counts. The numbers of unmatched answers in `dropped` depend on the reading speed.
-        """
+        """Return why the rules on errors and on flips have no pairs, by the name of the rule; rules with pairs are left out."""
+        # A verification of a logged decision compares these reasons. They therefore depend on the records only, not on how fast
+        # the topics are read, and contain no counts.
         cells = self.paired_sums.cells
         if cells[ERRORS].pairs:
             return {} if cells[FLIPS].pairs else {FLIPS: ONE_FAILED}
@@ -135,7 +128,7 @@ class PairSums:
 
     @property
     def unknown(self) -> str:
-        """A message that names the versions for which the output that determines the decision is unknown; "" if there are none.
+        """A message that names the versions whose deciding output is unknown; "" if there are none.
 
         The scores of these versions are not compared.
         """
@@ -158,15 +151,13 @@ class PairSums:
     def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
         """Drop the answers that can no longer get a partner. Call it periodically, after `add_records`.
 
-        A scorer's answer waits for a shadow answer, and a shadow answer waits for a scorer's answer. An answer is dropped if
-        two conditions are met: records of the awaited kind were read past the event, and then all records of this kind that
-        existed at that time were read. The second condition is needed because dead letters and failures of the shadow may
-        follow the scores of later events. With both conditions, the pairs do not depend on how fast the topics are read.
-
         Args:
             reached: The offset after the last record that was added, by partition.
             ends: The current log ends, including records of open transactions, by partition.
         """
+        # A scorer's answer waits for a shadow answer, and the reverse. It is dropped when records of the awaited kind were read
+        # past the event, and then all records of this kind that existed at that time were read: dead letters and failures of
+        # the shadow may follow the scores of later events. The pairs therefore do not depend on how fast the topics are read.
         for side in JoinSide:
             noted = self._ends.get(side, {})
             if all(reached.get(at, 0) >= end for at, end in noted.items() if at not in self.slow):
@@ -187,7 +178,7 @@ class PairSums:
                 self.slow.discard(partition)
 
     def is_needed(self, partition: Partition) -> bool:
-        """Return whether answers wait for partners from this partition, which has scores or shadow answers."""
+        """Return whether answers wait for partners from this partition."""
         other = self._side(partition).other
         return any(self._join.count_waiting(other, lane) for lane in self._source_partitions.get(partition, ()))
 
@@ -223,9 +214,9 @@ class PairSums:
     def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
         """Return the indices of those rows of a partition that are scores, (n,). Count and log the other rows.
 
-        Raises Fatal (2) if MANY_UNREADABLE records were unreadable and no score has been read so far. The cause is a wrong
-        topic or format in the configuration.
+        Raises Fatal (2) if many records were unreadable and none was a score.
         """
+        # The cause is a wrong topic or format in the configuration.
         faults = answer_records.faults(values, part.rows, self._as_json)
         for row, fault in faults.items():
             self._skipped.skip(*part.partition, int(part.offsets[np.searchsorted(part.rows, row)]), fault)
@@ -268,7 +259,7 @@ class PairSums:
                 )
 
     def _pairs(self, joined: Sequence[tuple[Partition, JoinedPairs]]) -> None:
-        """Decode the answers of new pairs of several source partitions, and count the pairs inside the window."""
+        """Decode the answers of new pairs, and count the pairs inside the window."""
         joined = [(lane, pairs) for lane, pairs in joined if len(pairs.offsets)]
         if not joined:
             return

@@ -70,7 +70,7 @@ class PairDifference(NamedTuple):
         flip: Whether the decisions differ, as 0 or 1; None if a version failed or neither version decides.
         decisions: The decisions of the champion and of the candidate.
         undecided: Whether both versions scored the event and neither decided.
-        swapped: Whether the shadow gave the champion's answer and the scorer gave the candidate's.
+        swapped: Whether the champion's answer is the shadow's, and the candidate's answer the scorer's.
     """
 
     error: int
@@ -88,15 +88,11 @@ class PairDifference(NamedTuple):
 def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAnswer) -> PairDifference | None:
     """Return the difference of a pair, or None if the pair does not count.
 
-    A pair does not count in any of these cases:
-    - The two answers are not from champion and candidate. This happens around a version change.
-    - The status of an answer is neither SCORED nor FAILED.
-    - A process died (CRASH), so that a version did not answer.
-    - The shadow did not run the champion.
-
-    If one version answered because the other version failed (`answered.fallback`), that other version counts as failed, even if
-    it answered the same event in the shadow.
+    A pair counts only if its answers are from champion and candidate, each with the status SCORED or FAILED.
     """
+    # The answers are from other versions around a version change. A pair does not count either if a process died (CRASH), or if
+    # the shadow did not run the champion. If one version answered because the other failed (`answered.fallback`), that other
+    # version counts as failed, even if it answered the same event in the shadow.
     if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None
     if answered.digest == contest.champion and shadow.digest == contest.candidate:
@@ -160,11 +156,10 @@ class PairDifferences:
 
 
 class PairComparer:
-    """Compute the differences of many pairs.
+    """Computes the differences of many pairs."""
 
-    A PairDifference depends only on four fields of each answer (TRAITS): digest, status, fallback and decision. It is therefore
-    computed only once for each combination of their values.
-    """
+    # A PairDifference depends only on four fields of each answer (TRAITS). It is computed once for each combination of their
+    # values.
 
     def __init__(self, contest: Contest) -> None:
         self._contest = contest
@@ -172,7 +167,7 @@ class PairComparer:
         self._kinds: list[PairDifference | None] = []
 
     def differences(self, answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]) -> PairDifferences:
-        """Return the differences of n pairs, whose answers have the same index in `answered` and `shadow`."""
+        """Return the differences of n pairs. Pair i consists of the answers `answered[i]` and `shadow[i]`."""
         traits = list(zip(map(TRAITS, answered), map(TRAITS, shadow), strict=True))
         if len(self._kind_of) > MOST_KINDS:
             self._kind_of = {}
@@ -202,10 +197,10 @@ def _numbers(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
 
 
 class PairedSums:
-    """The sums of the differences of all pairs so far, by rule and cell.
+    """The sums of the differences of all pairs so far, by rule and group of keys.
 
     Attributes:
-        cells: The sums by cell, by the name of the rule.
+        cells: The sums by group of keys (cell), by the name of the rule.
         foreign: The number of pairs that do not count.
         undecided: The number of pairs that both versions scored without a decision.
     """
@@ -216,7 +211,7 @@ class PairedSums:
         self.undecided = 0
 
     def add(self, places: NDArray[np.intp], differences: PairDifferences) -> None:
-        """Add the differences of n pairs to the sums. `places` has the number of the cell of each pair, (n,)."""
+        """Add the differences of n pairs to the sums. `places` has the cell (group of keys) of each pair, (n,)."""
         for kind, count in differences.counts():
             self.foreign += count * (kind is None)
             self.undecided += count * (kind is not None and kind.undecided)

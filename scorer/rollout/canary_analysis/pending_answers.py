@@ -1,4 +1,4 @@
-"""Store answers that wait for a partner, by ticket number. An answer is decoded only when it is requested. Pure."""
+"""Store answers that wait for a partner, each under a number, its ticket. They are decoded on request. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -34,11 +34,10 @@ class _Block(NamedTuple):
 
 
 class PendingAnswers:
-    """The answers that wait for a partner.
+    """The answers that wait for a partner, each under a number, its ticket."""
 
-    Answers that were stored together form a block. A block is kept until none of its answers waits. If all blocks together
-    exceed MOST_BYTES, the oldest block is removed. The answers of that block that still wait are then stored one by one.
-    """
+    # Answers that were stored together form a block, which is kept until none of its answers waits. If all blocks together
+    # exceed MOST_BYTES, the oldest block is removed, and its answers that still wait are stored one by one.
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
@@ -47,9 +46,7 @@ class PendingAnswers:
         self._next = 0
 
     def add_block(self, values: Column, keys: Column, size: int) -> int:
-        """Store a block of answers, and return the ticket of its first row.
-
-        The tickets of the further rows follow, each higher by 1.
+        """Store answers together, and return the number (ticket) of the first one. The others have the numbers that follow.
 
         Args:
             values: The values, one per row.
@@ -61,13 +58,13 @@ class PendingAnswers:
         return ticket
 
     def add(self, answer: KeyedAnswer) -> int:
-        """Store one answer, and return its ticket."""
+        """Store one answer, and return the number (ticket) by which it can be requested."""
         ticket = self._ticket()
         self._single[ticket] = answer
         return ticket
 
     def answers(self, tickets: Tickets) -> list[VersionAnswer]:
-        """Decode the answers with these tickets, (n,).
+        """Decode the answers with these numbers (tickets), (n,).
 
         Raises:
             UnreadableAnswer: If a record is not a score. The attribute `row` of the error is an index into `tickets`.
@@ -75,11 +72,11 @@ class PendingAnswers:
         return self._gathered(tickets, self._answers)
 
     def hashes(self, tickets: Tickets) -> list[int | None]:
-        """Return the XXH64 of the event key for each ticket, (n,); None for an event without a key."""
+        """Return the XXH64 of the event's key for each of these answers, (n,); None for an event without a key."""
         return self._gathered(tickets, self._hashes)
 
     def keep(self, tickets: Tickets) -> None:
-        """Release all answers except those with these tickets, (n,)."""
+        """Release all answers except those with these numbers (tickets), (n,)."""
         numbers = tickets >> ROW_BITS
         for number in self._blocks.keys() - set(np.unique(numbers).tolist()):
             del self._blocks[number]
@@ -95,7 +92,10 @@ class PendingAnswers:
         return self._next << ROW_BITS
 
     def _gathered(self, tickets: Tickets, read: Callable[[int, Tickets], list[Read]]) -> list[Read]:
-        """Call `read` with the tickets of each block, and return the results in the order of `tickets`."""
+        """Call `read` for each block of answers with the numbers (tickets) of the answers to read in the block.
+
+        Returns the results in the order of `tickets`.
+        """
         numbers = tickets >> ROW_BITS
         blocks = np.unique(numbers).tolist()
         if len(blocks) == 1:
@@ -123,7 +123,7 @@ class PendingAnswers:
         return hashes
 
     def _remove_block(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
-        """Remove a block, and return its answers with these tickets as single answers."""
+        """Remove a block of answers, and return those with these numbers (tickets)."""
         values, keys, _ = self._blocks.pop(number)
         rows = tickets & ROWS
         answers = map(KeyedAnswer, (value or b"null" for value in take_rows(values, rows)), take_rows(keys, rows))

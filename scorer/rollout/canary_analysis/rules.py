@@ -14,9 +14,10 @@ class MetricRule:
     Attributes:
         name: The name of the metric.
         margin: The mean difference up to which the candidate may be worse.
-        signed: Whether the difference of an event can be negative, which means that the candidate is better. For flips (events
-            with different decisions) this is False. Therefore noise alone makes the mean of flips positive.
+        signed: Whether the difference of an event can be negative, which means that the candidate is better.
     """
+
+    # For flips (events with different decisions) `signed` is False: noise alone makes their mean positive.
 
     name: str
     margin: float
@@ -30,7 +31,7 @@ class Margins:
     Attributes:
         errors: The share of events that the candidate fails, minus the share that the champion fails.
         flips: The share of events that both versions score with different decisions.
-        psi: The population stability index of the scores. A higher index prevents a promotion, but causes no rollback.
+        psi: The largest population stability index of the scores for a promotion.
         brier: The candidate's Brier score minus the champion's Brier score; None if labels are not used.
     """
 
@@ -42,7 +43,7 @@ class Margins:
     def rules(self, *, decided: bool) -> list[MetricRule]:
         """Return a rule for each margin except `psi`.
 
-        If `decided` is False, that is, if the versions make no decisions, there is no rule on flips.
+        `decided` states whether the versions make decisions; without decisions there is no rule on flips.
         """
         rules = [MetricRule(ERRORS, self.errors)]
         if decided:

@@ -1,8 +1,7 @@
-"""Read committed records as they are written, without a consumer group. Partitions can be paused one by one. Thin I/O.
+"""Read committed records as they are written, without a consumer group. Partitions can be paused one by one. Thin I/O."""
 
-`publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
-topics reads many records, and pauses the partitions that are ahead of the join.
-"""
+# `publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
+# topics reads many records, and pauses the partitions that are ahead of the join.
 
 import time
 from collections import deque
@@ -107,7 +106,7 @@ class TopicTail:
         self._consumer.close()
 
     def _raise_failure(self, failure: FetchFailure) -> None:
-        """Raise Fatal unless the fetch failure is temporary."""
+        """Raise Fatal if the fetch failure is not temporary."""
         partition, _, error = failure
         if kafka.is_group_auth_noise(error) or error.retriable() or error in PASSING:
             return
@@ -118,10 +117,9 @@ class TopicTail:
 
 
 class ReadLag:
-    """The lag of a reader in seconds.
+    """The lag of a reader in seconds: the age of the newest recorded log ends that the reader has reached in all partitions.
 
-    The caller records the log ends of all partitions from time to time. The lag is the age of the newest record of log ends
-    that the reader has reached in all partitions.
+    The caller records the log ends of all partitions from time to time.
     """
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
@@ -134,9 +132,9 @@ class ReadLag:
         self._noted.append((now, dict(ends)))
 
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the age, in seconds, of the newest record of log ends that the reader has reached in all partitions.
+        """Return the age, in seconds, of the newest recorded log ends that the reader has reached in all partitions.
 
-        If the reader has reached no recorded log ends yet, return the age of the first record.
+        If the reader has reached none of them, return the age of the oldest recorded log ends.
 
         Args:
             now: The time in seconds of the same clock as in `record_ends`.

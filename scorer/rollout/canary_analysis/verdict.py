@@ -110,17 +110,14 @@ def decide(
     reasons: Mapping[str, str] = MappingProxyType({}),
     alpha: float = ALPHA,
 ) -> CanaryVerdict:
-    """Return the verdict: roll back, promote or hold.
-
-    The decision is to roll back if a rule is broken. It is to promote if every rule passes and there is no obstacle. Otherwise
-    it is to hold.
+    """Return the verdict: roll back if a rule is broken, promote if every rule passes, otherwise hold.
 
     Args:
         rules: The rules.
-        cells: The sums by cell of each rule, by the name of the rule.
+        cells: The sums of each rule by group of keys (cell), by the name of the rule.
         steps: The number of steps in which the rollout decides by these rules. `alpha` is divided among all rules of all steps.
-        obstacles: Reasons why nothing may be promoted now, whatever the results of the rules. They do not prevent a rollback.
-        reasons: Reasons why a rule has no pairs, by the name of the rule.
+        obstacles: Reasons why nothing may be promoted now. They do not prevent a rollback.
+        reasons: Why a rule has no pairs, by the name of the rule.
         alpha: The probability of a wrong verdict by chance in the whole rollout.
     """
     share = alpha / max(1, len(rules) * steps)

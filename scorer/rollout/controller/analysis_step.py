@@ -135,11 +135,8 @@ class StepAnalyzer:
         return self._analyzer
 
     def _stretch(self, starts: Offsets) -> dict[tuple[str, int], Bounds]:
-        """Return the offset range to read of each partition.
-
-        A range begins at the step's start offset in `starts`. If that offset is unknown or no longer retained, the range begins
-        at the oldest retained offset. It ends at the current log end.
-        """
+        """Return the offset range to read of each partition: from the step's start offset to the current log end."""
+        # If the start offset is unknown or no longer retained, the range begins at the oldest retained offset.
         spans = self._bus.spans(list(self.ends()))
         return {
             partition: Bounds(min(max(low, starts.get(partition, low)), high), high) for partition, (low, high) in spans.items()
@@ -147,10 +144,8 @@ class StepAnalyzer:
 
 
 def evaluate(plan: RolloutPlan, analyzer: CanaryAnalyzer, obstacles: Sequence[str]) -> CanaryVerdict:
-    """Decide on the candidate by the plan's rules and the answers that the analyzer has read.
-
-    The probability of a wrong verdict is divided among the plan's steps.
-    """
+    """Decide on the candidate by the plan's rules and the answers that the analyzer has read."""
+    # The probability of a wrong verdict is divided among the plan's steps.
     return evaluate_sums(plan, analyzer.paired_sums, analyzer.cells(time.monotonic()), analyzer.reasons(), obstacles)
 
 
@@ -160,11 +155,12 @@ def evaluate_sums(
     """Decide on the candidate by the rules of the plan. Pure.
 
     Args:
-        plan: The plan with the rules, and with the steps among which the probability of a wrong verdict is divided.
+        plan: The plan with the rules and the steps.
         paired_sums: The sums, which show whether the versions make decisions.
-        cells: The sums by cell of each rule, by the name of the rule.
-        reasons: The reasons why a rule has no pairs, by the name of the rule.
+        cells: The sums of each rule by group of keys (cell), by the name of the rule.
+        reasons: Why a rule has no pairs, by the name of the rule.
         obstacles: The reasons why the candidate must not pass, whatever the results of the rules.
     """
+    # The probability of a wrong verdict is divided among the plan's steps.
     rules = plan.rules.margins().rules(decided=paired_sums.decided)
     return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=reasons)

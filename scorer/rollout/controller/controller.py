@@ -83,10 +83,8 @@ class Controller:
             self._stopping.wait(RETRY_SECONDS)
 
     def _waiting(self) -> None:
-        """Report that this controller does not lead. Raise Aborted if this process is stopping.
-
-        If the broker is unavailable at the start of a term, this method is called repeatedly until the broker answers.
-        """
+        """Report that this controller does not lead. Raises Aborted if this process is stopping."""
+        # It is called repeatedly while the broker is unavailable at the start of a term.
         self._on_cycle(None, None)
         if self._stopping.is_set():
             raise Aborted("the controller is stopping")
@@ -129,8 +127,8 @@ def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: fl
     The result is None if no rollout runs.
 
     Raises:
-        Fatal: As `LeaderTerm` does.
-        Aborted: As `LeaderTerm` does.
+        Fatal: In the same cases as `LeaderTerm`.
+        Aborted: In the same cases as `LeaderTerm`.
     """
     name = f"{settings.name}.rollout.step"
     deadline = time.monotonic() + seconds

@@ -171,22 +171,23 @@ def uncertainties(
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
     """Return the reasons that prevent a promotion in the repeated analysis.
 
-    These are the recorded reasons, except the reason for the PSI. That reason is derived again from the PSI of `sample`.
+    These are the recorded reasons, with the reason for the PSI derived again from `sample`.
     """
     psi, _ = sample.drift()
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(psi)]
 
 
 def comparable_reasons(recorded: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return the reasons of the repeated analysis that can be compared with recorded reasons.
+    """Return the reasons why rules have no pairs in the repeated analysis.
 
-    Each reason states why a rule has no pairs. The reason of a rule is returned only if the recorded result of this rule has a
-    reason, too. Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
+    Rules without such a reason in the log entry are left out.
 
     Args:
         recorded: The report in the log entry.
         reasons: The reasons of the repeated analysis, by the name of the rule.
     """
+    # Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
+    # Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
     named = {rule["rule"] for rule in recorded.get("rules", ()) if "reason" in rule}
     return {name: reason for name, reason in reasons.items() if name in named}
 

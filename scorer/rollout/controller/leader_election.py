@@ -17,9 +17,10 @@ log = logging.getLogger(__name__)
 class LeaderElection:
     """The membership of this process in the consumer group that elects the leader.
 
-    `is_leader` is True while this process owns partition 0 of the topic of rollouts. The leader does not rely on `is_leader`
-    alone: a new leader's transactional producer fences earlier leaders.
+    `is_leader` is true while this process owns partition 0 of the topic of rollouts.
     """
+
+    # The leader does not rely on `is_leader` alone: a new leader's transactional producer fences earlier leaders.
 
     def __init__(self, settings: Settings, client_id: str) -> None:
         self.is_leader = False

@@ -135,10 +135,8 @@ class LeaderTerm:
         return action
 
     def _analyze(self, rollout: Rollout, seconds: float) -> AnalysisSnapshot | None:
-        """Analyze the current step; return None if the step is not analysed or its answers cannot be read.
-
-        A read error does not end the term, so that an operator can still end the rollout.
-        """
+        """Analyze the current step; return None if the step is not analysed or its answers cannot be read."""
+        # A read error does not end the term, so that an operator can still end the rollout.
         step = rollout.at()
         if step is None or not step.judged:
             self._analysis_error = ""
@@ -215,7 +213,7 @@ class LeaderTerm:
         self._write(self._entry(rollout, EntryKind.INTENDED, action, snapshot, move=action.move))
 
     def _execute_move(self, rollout: Rollout, intended: LogEntry) -> None:
-        """Make the intended move and log its outcome."""
+        """Move the channel as intended, and log the outcome."""
         try:
             move = apply_move(self._store, self._settings.model.tag, intended, self._key)
         except MoveOvertaken as error:
@@ -279,11 +277,9 @@ class LeaderTerm:
             self._on_write(entry)
 
     def _publish_status(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
-        """Publish the status of the rollout if the last status is older than STATUS_SECONDS or no longer correct.
-
-        The last status is no longer correct if the step has changed, if the rollout was paused or resumed, or if the rollout
-        waits for an operator now and did not before, or the reverse.
-        """
+        """Publish the status of the rollout if the last status is older than STATUS_SECONDS or no longer correct."""
+        # It is no longer correct if the step has changed, if the rollout was paused or resumed, or if it has begun or ceased to
+        # wait for an operator.
         status_key = rollout.step, action.for_person, rollout.paused
         if status_key == self._status_key and time.monotonic() < self._status_sent_at + STATUS_SECONDS:
             return

@@ -19,8 +19,8 @@ COMMAND = "command"
 class EntryKind(StrEnum):
     """The kinds of entries in a rollout's log.
 
-    `STARTED` is the operator's start, `COMPARED` has the result of the comparison, `INTENDED` precedes a move of the channel,
-    `MOVED` follows it, and `ENDED` has the outcome.
+    STARTED is the operator's start, COMPARED has the result of the comparison, INTENDED comes before a move of the channel,
+    MOVED after it, and ENDED has the outcome.
     """
 
     STARTED = "started"

@@ -22,14 +22,13 @@ from scorer.settings import Settings
 
 
 class RolloutLogTopic:
-    """The log of all rollouts, read from the topic of rollouts.
-
-    The constructor reads the topic to its end, and `poll` reads further records. If `writes` is True, the constructor also
-    checks that this process may write to the topic.
+    """The log of all rollouts, read from the topic of rollouts to its end. `poll` reads further records.
 
     Raises:
         Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.
     """
+
+    # With `writes`, the constructor also checks that this process may write to the topic.
 
     def __init__(self, settings: Settings, *, writes: bool = False) -> None:
         self.ledger = RolloutLog()
@@ -63,11 +62,10 @@ def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog
 def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: int, by: str, reason: str) -> str:
     """Start a rollout of a channel that is at the revision `revision`, and return the id of the rollout.
 
-    The function writes the log entry that starts the rollout, and waits until this entry can be read back from the topic.
-
     Raises:
         Fatal: With code 3 if another rollout runs.
     """
+    # The log entry that starts the rollout is written and read back from the topic.
     champion, candidate = (LoggedVersion(each.digest, each.version) for each in rivals)
     with contextlib.closing(RolloutLogTopic(settings, writes=True)) as topic:
         _check_free(topic.ledger)
@@ -99,8 +97,8 @@ def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: 
 
 def _check_free(ledger: RolloutLog) -> None:
     if (running := ledger.running) is not None:
-        message = f"the rollout {running.id} of {running.rivals.candidate.version} runs"
-        raise Fatal(message, "wait until it ends, or: scorer rollout abort CONFIG", REFUSED)
+        message = f"the rollout {running.id} of {running.rivals.candidate.version} is still running"
+        raise Fatal(message, "wait until the rollout ends, or end it: scorer rollout abort CONFIG", REFUSED)
 
 
 def send_command(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:

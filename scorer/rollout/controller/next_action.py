@@ -121,7 +121,10 @@ def _after_comparison(rollout: Rollout) -> NextAction:
 
 
 def _roll_back(rollout: Rollout, reasons: tuple[str, ...], outcome: Outcome) -> NextAction:
-    """Return the move back to the revision before the rollout. If the rollout has not moved the channel, return its end."""
+    """Return the move back to the revision before the rollout.
+
+    If the rollout has not moved the channel, return the end of the rollout instead.
+    """
     if not rollout.moved:
         ended = Outcome.REJECTED if outcome is Outcome.ROLLED_BACK else outcome
         return NextAction(ActionKind.END, reasons, rollout.step, CanaryDecision.ROLL_BACK, outcome=ended)

@@ -127,8 +127,8 @@ class BrierRule(Section):
 class PlanRules(Section):
     """How much worse the candidate may be than the champion.
 
-    `cost` is the largest permitted cost of the candidate, as a multiple of the champion's cost. Only the step `compare` checks
-    it. The other rules are the rules that `scorer judge` has, too.
+    `cost` is a multiple of the champion's cost, which only the step `compare` checks. The other rules are those of `scorer
+    judge`.
     """
 
     errors: Share = 0.005
@@ -214,7 +214,7 @@ def _describe_fault(fault: Any) -> str:
         case "extra_forbidden":
             return f"unknown key with value {value}; {nearest(str(fault['loc'][-1]), _keys(fault['loc'][:-1]))}"
         case "missing":
-            return "it is missing"
+            return "this key is missing"
         case "string_type":
             return f"{value} is not a text: write it in quotes"
         case _ if isinstance(fault["input"], dict | list):

@@ -71,7 +71,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str]) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        Fatal: As `Controller.run` does.
+        Fatal: In the same cases as `Controller.run`.
     """
     limit_malloc_arenas()
     name = f"{settings.name}.rollout.{settings.replica}"

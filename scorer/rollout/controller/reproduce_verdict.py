@@ -113,10 +113,11 @@ def _reject(reasons: Sequence[str]) -> None:
 
 
 def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
-    """Measure the errors of the scores against labels again, and return their sums; None if no rule needs labels.
+    """Measure the errors of the scores against labels again; None if no rule needs labels.
 
-    Only the answers and labels that `basis` names are read. Raises Fatal (1) if labels were removed after the decision.
+    Raises Fatal (1) if labels were removed after the decision.
     """
+    # Only the answers and labels that `basis` names are read.
     if basis.joined is None:
         return None
     ranges = {
@@ -149,7 +150,7 @@ def _read_ranges(
 
 
 def _evidence(settings: Settings, entry: LogEntry) -> int | None:
-    """Return the channel revision whose move has the log entry as its evidence; None if there is no such revision."""
+    """Return the revision of the channel move with this log entry as its evidence; None if there is none."""
     if entry.move is None:
         return None
     digest = digests.from_bytes(log_records.encode(entry))

@@ -82,11 +82,8 @@ class Rollout:
         return max(0.0, now - last_ms / 1_000)
 
     def judgement(self) -> dict[str, Any] | None:
-        """Return the report of the newest analysis of the current step.
-
-        If an ended rollout has no such analysis, the last analysis in the log is returned. Without any analysis the result is
-        None.
-        """
+        """Return the report of the newest analysis of the current step; None if there is none."""
+        # For an ended rollout without such a report, the last analysis in the log is returned.
         if self.state is not None and self.state.judgement is not None:
             return self.state.judgement
         if self.outcome is None:

@@ -83,10 +83,10 @@ def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRela
     until(lambda: complete(rig), "a sighting of all that is there")
     with member(rig.destination, group, copies):
         assert f"group {group} has members in us" in rig.run("failover", "--to", "us", "--yes", code=3).stderr
-    assert "nothing was moved" in rig.run("failover", "--to", "us", code=3).stderr
+    assert "no consumer group was moved" in rig.run("failover", "--to", "us", code=3).stderr
     lost = rig.run("failover", "--to", "us", "--dry-run", "--set", f"source.bootstrap_servers={UNREACHABLE}")
     assert "eu does not answer" in lost.stderr
-    assert "missing here are at most the records that eu received in the last" in lost.stderr
+    assert "the copy in us lacks at most the records that eu received in the last" in lost.stderr
     assert all(f"{60 + p} in" in lost.stdout for p in range(4))
     assert committed(rig.destination, group) == {}
     plan = rig.json("failover", "--to", "us", "--yes")

@@ -89,7 +89,11 @@ class Rig:
 
     def _note_keys(self, values: dict[str, Any], prefix: str) -> None:
         for key, value in values.items():
-            if isinstance(value, dict) and prefix + key not in ("kafka.extra", "schema_registry.extra"):
+            if prefix + key == "tables":
+                Rig.tested_keys.add("tables")
+                for table in value.values():
+                    self._note_keys(table, "tables.NAME.")
+            elif isinstance(value, dict) and prefix + key not in ("kafka.extra", "schema_registry.extra"):
                 self._note_keys(value, f"{prefix}{key}.")
             else:
                 Rig.tested_keys.add(prefix + key)

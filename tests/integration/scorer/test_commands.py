@@ -52,7 +52,7 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
         assert rollouts in rig.run("scorer", *verb, *other, code=2).stderr
     rig.emit([{"id": "0", "key": "k", "a": 1, "b": 2}])
     assert checks(rig, code=0) == {}
-    assert "'name'; the event position is used as the id" in checks(rig, "--set", "input.id=name", code=1)["ids"]
+    assert "'name'; the event position is used as the id" in checks(rig, "--set", "input.id=name", code=1)["event ids"]
     rig.emit([{"id": "1", "key": "k", "a": 1, "b": 2}, {"id": "2", "key": "k", "a": "one", "b": 2}])
     assert "wrong-type" in checks(rig, code=1)["sample"]
     assert "no Kafka broker" in checks(rig, *nowhere, code=1)["broker"]
@@ -75,7 +75,7 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
         return {finding["check"]: finding["detail"] for finding in done["checks"]}
 
     bare = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", code=1).stdout)["checks"]
-    absent = next(finding["detail"] for finding in bare if finding["check"] == "optional")
+    absent = next(finding["detail"] for finding in bare if finding["check"] == "optional topics")
     assert f"{rig.scores_topic}.shadow (scorer run --shadow)" in absent
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.push(models.package(rig.folder / "two", lambda path: models.linear(path, 2.0)), "2.0.0")
@@ -84,15 +84,15 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     assert details["model"].endswith("loads and passes its golden examples (1)")
     assert details["native"].startswith("native library: ")
     assert details["rights"].endswith("allows: existing topics, group")
-    assert details["sample"].endswith("it is empty")
-    assert details["members"] == f"consumer group {rig.name} does not exist yet: no scorer has joined it"
-    assert "optional" not in details, "--create creates them"
+    assert details["sample"].endswith("the topic is empty")
+    assert details["group members"] == f"consumer group {rig.name} does not exist yet: no scorer has joined it"
+    assert "optional topics" not in details, "--create creates them"
     rig.promote("2.0.0")
     rig.produce(None, key=b"k")
     details = details_of("--set", "delivery=exactly-once")
     assert details["model"].endswith("loads and has no golden examples to compare with")
     assert details["rights"].endswith("allows: existing topics, group, transactions")
-    assert "its newest 1 offsets hold no event" in details["sample"]
+    assert "the newest 1 offsets of the topic contain no event" in details["sample"]
 
 
 def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:
@@ -260,7 +260,7 @@ def test_emit_writes_no_line_that_is_no_event_and_says_how_many_it_wrote(make_ri
     assert (
         "is not a valid topic name" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "\udcff", stdin=good, code=2).stderr
     )
-    assert "leave --raw out" in rig.run("scorer", "emit", "scorer.yaml", "--raw", "--value", "x", code=2).stderr
+    assert "remove --raw" in rig.run("scorer", "emit", "scorer.yaml", "--raw", "--value", "x", code=2).stderr
     assert rig.emit([b"{"], key=None) == 1
     assert sum(rig.ends().values()) == 31
 
@@ -289,7 +289,7 @@ def test_emit_that_is_interrupted_says_how_many_it_wrote(make_rig: MakeRig, numb
         out, err = emitting.communicate(timeout=STEP_SECONDS)
     assert json.loads(out) == counts(30, skip=30)
     assert b"interrupted: 30 events were written" in err
-    assert b"to continue, add --skip 30" in err
+    assert b"run the command again with --skip 30" in err
     assert emitting.returncode == code
 
 
@@ -304,7 +304,7 @@ def test_emit_continues_behind_the_lines_that_it_has_written(make_rig: MakeRig) 
     done = rig.run(*emit, "events.jsonl", code=2)
     assert json.loads(done.stdout) == counts(40, skip=40)
     assert "line 42 is not JSON" in done.stderr
-    assert "to continue, add --skip 40" in done.stderr
+    assert "run the command again with --skip 40" in done.stderr
     (rig.folder / "events.jsonl").write_text("\n".join([*lines[:40], "", *lines[40:]]))
     assert json.loads(rig.run(*emit, "events.jsonl", "--skip", "40").stdout) == counts(20, skip=61)
     assert {json.loads(message.value() or b"")["id"] for message in auditor.read(rig.bootstrap_servers, rig.events_topic)} == {

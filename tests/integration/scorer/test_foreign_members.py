@@ -51,7 +51,7 @@ def test_a_foreign_member_that_takes_partitions_is_named_until_it_has_left(make_
         assert f"members that are not scorers: client id '{CLIENT_ID}' on host 127.0.0.1 (2 partitions)" in scorer.said
         findings = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", code=1).stdout)["checks"]
         (finding,) = [finding for finding in findings if not finding["ok"]]
-        assert finding["check"] == "members"
+        assert finding["check"] == "group members"
         assert f"client id '{CLIENT_ID}' on host 127.0.0.1" in finding["detail"]
         shown = rig.run("scorer", "status", "scorer.yaml", "--json")
         (member,) = json.loads(shown.stdout)["foreign_members"]

@@ -60,7 +60,7 @@ def test_texts_of_many_lengths(make_rig: MakeRig) -> None:
     assert [(letter["reason"], letter["error"]) for letter in rig.dead()] == [
         ("wrong-type", "fields 'ids' and 'types' have the lengths 3 and 1; one length for both was expected"),
         ("wrong-type", "field 'ids': a length of at most 256 was expected, not 257 (shape [-1])"),
-        ("wrong-type", "field 'ids'[1]: 'a' is no int64 (-9223372036854775808 to 9223372036854775807) (shape [-1])"),
+        ("wrong-type", "field 'ids'[1]: 'a' is not a valid int64 (-9223372036854775808 to 9223372036854775807) (shape [-1])"),
     ]
     assert scorer.stop() == 0
     rig.assert_audited(events=len(good) + len(bad))

@@ -68,10 +68,10 @@ def test_a_version_that_is_larger_than_the_cache_is_refused_at_the_start_and_nam
 REFUSED: dict[str, tuple[Write, dict[str, Any], str]] = {
     "a device": (linear, {}, "it needs device cuda, this scorer has cpu"),
     "an operator": (models.contrib, {}, "uses the operator 'Gelu' of domain 'com.microsoft', which is not allowed"),
-    "too large": (large, {}, "at most 100000 are read"),
+    "too large": (large, {}, "the limit is 100000 bytes"),
     "a file outside": (models.reading_outside, {}, "keeps weights in '../secret.bin'"),
     "truncated": (truncated, {}, "onnx"),
-    "wrong shape": (lambda path: models.linear(path, 1.0, width=3), {}, "the signature gives (B, 2)"),
+    "wrong shape": (lambda path: models.linear(path, 1.0, width=3), {}, "the signature states (B, 2)"),
     "other input": (linear, {"signature": ANOTHER}, "z"),
     "golden": (linear, {"golden": [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]}, "golden example 1"),
 }

@@ -36,7 +36,7 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     assert "nowhere.pub" in rig.run("scorer", "run", "scorer.yaml", code=2).stderr
     policy(rig)
     first = rig.start("a")
-    until(lambda: "it has no signature" in first.said, "the refusal")
+    until(lambda: "there is no signature" in first.said, "the refusal")
     digest = sign(rig, "1.0.0")
     rig.run("scorer", "check", "scorer.yaml")
     rig.promote("1.0.0", "signed now")
@@ -44,7 +44,7 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     sign(rig, "2.0.0", "stranger")
     rig.promote("2.0.0")
     until(lambda: first.metric("scorer_versions_refused_total") == 2, "the refusal")
-    assert "no trusted key signed it" in first.said
+    assert "the signature is not from a trusted key" in first.said
     rig.emit(events(50))
     until(lambda: rig.answered() == 50, "scores of the version that is trusted")
     sign(rig, "2.0.0")

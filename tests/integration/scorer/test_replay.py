@@ -133,7 +133,7 @@ def test_what_cannot_be_replayed_is_told_and_the_audit_counts_what_the_settings_
     foreign = ("--set", f"input.topics=[{others}]")
     told = replay(rig, *foreign)
     assert (told["replayed"], told["unfit"]) == (0, 1)
-    assert "no input topic" in told["unfit_examples"][0]
+    assert "not an input topic" in told["unfit_examples"][0]
     assert "missing-field" in rig.run("scorer", "replay", "scorer.yaml", "--dry-run").stdout
 
     rig.emit(events(30, start=100))

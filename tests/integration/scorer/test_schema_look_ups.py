@@ -74,7 +74,7 @@ def test_ids_that_a_registry_refuses_are_dead_letters_and_the_service_goes_on(ma
         said = " ".join(letter["error"] for letter in rig.dead())
         for text in ("rule 3 denies it", "not for you", "3 times at schema 4", "the storage is torn", "the subject is secret"):
             assert text in said
-        assert "header __value_schema_id is b'\\x01', which is no id of a schema" in said
+        assert "header __value_schema_id is b'\\x01', which is not the id of a schema" in said
         assert {letter["reason"] for letter in rig.dead()} == {"unknown-schema"}
         assert scorer.deaths == 0
         assert scorer.stop() == 0

@@ -33,7 +33,7 @@ def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: Schema
     checks = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *misspelt, code=1).stdout)["checks"]
     (wrong,) = [one for one in checks if not one["ok"]]
     assert "newest 200 events" in wrong["detail"]
-    assert "have no 'kye' (string, number or boolean) to carry" in wrong["detail"]
+    assert "have no 'kye' (string, number or boolean), which output.carry copies" in wrong["detail"]
     tailed = [json.loads(line) for line in rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()]
     assert all(record.pop("fallback") is None for record in records)  # JSON leaves it out
     assert sorted(tailed, key=lambda record: record["id"]) == sorted(records, key=lambda record: record["id"])

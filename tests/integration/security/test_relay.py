@@ -75,7 +75,7 @@ def test_every_setting_of_both_sides_works(secured: Secured, rig: RelayRig, monk
                 monkeypatch.setenv(variable, PASSWORD)
                 tested.add(f"{side}.password")
         wrong = [check["detail"] for check in rig.json("check", code=1)["checks"] if not check["ok"]]
-        assert ["are the same cluster" in detail for detail in wrong] == [True], wrong
+        assert ["are the same Kafka cluster" in detail for detail in wrong] == [True], wrong
     assert tested == {f"{side}.{name}" for side in SIDES for name in SecuritySettings.model_fields}
 
 

@@ -83,7 +83,7 @@ def test_check_tells_topics_that_do_not_exist_apart_from_topics_that_are_not_vis
     invisible = "not visible to this user, whether or not they exist: "
     optional = f"{NAME}.dead.replayed (scorer replay), {NAME}.scores.corrections (scorer rescore)"
     for flags in ((), ("--create",)):
-        assert details(*flags)["optional"].startswith(f"{invisible}{optional}")
+        assert details(*flags)["optional topics"].startswith(f"{invisible}{optional}")
     labels = details("--set", "labels.topic=nowhere", code=1)["labels"]
     assert labels.startswith("topic nowhere is not visible to this user, whether or not it exists")
     assert "--operation Read --topic nowhere" in labels
@@ -136,6 +136,23 @@ def test_a_shadow_works_with_the_least_rights(secured: Secured) -> None:
     until(lambda: shadow.metric('scorer_events_total{outcome="scored"}') == 50, "what it scored")
     assert shadow.stop() == 0
     assert "no right" not in shadow.said
+
+
+def test_a_scorer_with_tables_needs_read_on_their_topics(secured: Secured) -> None:
+    topic = f"{NAME}.customers"
+    secured.rig.make_topic(topic, 2)
+    flags = ("--set", f"tables.customers.topic={topic}")
+    secured.broker.users({"table-reader": [*rights.scorer(NAME).values(), (rights.TOPIC, topic, rights.READ)]})
+    refused = secured.as_user("scorer").run("scorer", "run", "scorer.yaml", *flags, code=3).stderr
+    assert f"no right to Read on topic '{topic}'" in refused
+    rig = secured.as_user("table-reader")
+    scorer = rig.start("with-table", *flags).ready()
+    rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "C-1", *flags, code=1)
+    secured.as_user("watcher").run("scorer", "tables", "scorer.yaml", *flags)
+    refused = rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "C-1", *flags, code=3).stderr
+    assert "run it as the auditor (deploy/rights.md), or grant" in refused
+    assert scorer.stop() == 0
+    assert "no right" not in scorer.said
 
 
 def test_the_judge_reads_with_its_least_rights(secured: Secured) -> None:

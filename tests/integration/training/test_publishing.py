@@ -208,7 +208,7 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     assert (rollout.rivals.candidate.version, rollout.rivals.candidate.digest) == (VERSION, digest)
     assert (rollout.rivals.champion.digest, rollout.base) == (judged.digest, judged.revision)
     assert (rollout.log[0].why, rollout.log[0].by) == ([f"run {RUN}"], "training@host")
-    with pytest.raises(Fatal, match=f"the rollout {name} of {VERSION} runs") as refused:
+    with pytest.raises(Fatal, match=f"the rollout {name} of {VERSION} is still running") as refused:
         begin(settings, plan, digest, judged, OTHER)
     assert refused.value.exit_code == REFUSED
     log_topic.send_command(settings, rollout, Verb.PAUSE, "op", "")

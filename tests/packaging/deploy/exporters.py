@@ -5,6 +5,8 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import create_autospec
 
 import trustme
 from prometheus_client import CollectorRegistry
@@ -18,6 +20,7 @@ from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.settings.model import ModelSettings
+from scorer.tables.tables import Tables, TableStatus
 
 FOLDER = TemporaryDirectory()
 
@@ -30,6 +33,16 @@ def _certificate() -> Path:
     return path
 
 
+def _tables() -> Any:
+    """Return tables with a value of each metric."""
+    status = TableStatus("customers", 0, 1, 100, 1, 1, 0.5, restored=True)
+    tables = create_autospec(Tables, instance=True, waiting_partitions=1, lookups={"customers": Counter(row=1)})
+    tables.sizes.return_value = {"customers": (1, 100)}
+    tables.status.return_value = [status]
+    tables.unreadable.return_value = {"customers": {"malformed": 1}}
+    return tables
+
+
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:
     """A scorer's metrics, a relay's and a rollout controller's, each with a sample of everything."""
     skipped = SkippedRecords(logging.getLogger(__name__))
@@ -37,6 +50,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"), skipped)
     metrics.set_input_retentions({"flights": 604_800.0})
     metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1, ["cpu"])
+    metrics.tables.tables = _tables()
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)
     metrics.lag_records.labels("flights", "0").set(0)

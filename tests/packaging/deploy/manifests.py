@@ -35,6 +35,7 @@ EXAMPLES = {
     "us-east": ("cpu", "us-east"),
     "ap-south": ("cpu", "ap-south"),
     "second": ("second",),
+    "churn": ("churn",),
 }
 """The values files of each installation of scorers, in their order."""
 TRAINING = {
@@ -44,7 +45,7 @@ TRAINING = {
     "training-nodes": ("cpu", "training", "training-gpu", "training-nodes"),
 }
 """The values files of each installation with training."""
-RELEASES = {"second": "card-fraud"}
+RELEASES = {"second": "card-fraud", "churn": "churn"}
 """The releases of the examples whose release is not `flight-delay`."""
 CLUSTERS = tuple(
     f"kafka/{name}"

@@ -142,6 +142,8 @@ def test_labels_are_few_and_bounded() -> None:
         "python",
         "librdkafka",
         "onnxruntime",
+        "table",
+        "result",
     }
 
 
@@ -214,3 +216,10 @@ def test_every_page_begins_with_how_bad_it_is_and_has_the_same_parts(rule: dict[
     assert page.startswith(f"# {rule['alert']}\n\n**{rule['labels']['severity'].capitalize()}.** ")
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == ["Check", "Fix", "If it recurs"]
     assert re.search(r"^## Check\n\n```sh\n", page, re.MULTILINE), "commands first"
+
+
+@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: str(rule["alert"]))
+def test_every_page_names_the_labels_that_replace_the_names_of_the_example(rule: dict[str, Any]) -> None:
+    page = (ROOT / "deploy" / "runbooks" / f"{rule['alert']}.md").read_text()
+    assert "Replace `scoring` and `flight-delay` by the labels `namespace` and `service` of the alert" in page
+    assert {"namespace", "service"} <= set(rule["labels"])

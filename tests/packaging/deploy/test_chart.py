@@ -7,14 +7,14 @@ import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
-from pydantic import ByteSize, TypeAdapter
+from pydantic import BaseModel, ByteSize, TypeAdapter
 
 from publisher.kafka import client_properties
-from scorer.settings import registry_properties
+from scorer.settings import Settings, registry_properties
 from tests.packaging.deploy import manifests
 from tests.packaging.deploy.chart import CHART, EXAMPLES, KUBERNETES, RenderingError, helm, needs_helm, render
 from tests.packaging.deploy.manifests import Object, configuration, of_kind, pod_of, rendered, workloads
@@ -22,6 +22,7 @@ from tests.support.environment import ROOT
 
 CPU = EXAMPLES / "cpu.yaml"
 SECOND = EXAMPLES / "second.yaml"
+CHURN = EXAMPLES / "churn.yaml"
 MIB = 1 << 20
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -108,6 +109,10 @@ def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> Non
         ({"config.input.topics": "clicks"}, 'config.input.topics is "clicks", but it is a list: write [clicks]'),
         ({"config.input.topics": [2024]}, "config.input.topics has 2024, which is not a text"),
         ({"config.model.endpoints": "a:1"}, 'config.model.endpoints is "a:1", but it is a list: write ["a:1"]'),
+        ({"config.tables": ["t"]}, "config.tables: Invalid type"),
+        ({"config.tables.t": "t.rows"}, "config.tables.t: Invalid type"),
+        ({"config.tables.t": {"key": "id"}}, "config.tables.t.topic is null, which is not a text"),
+        ({"config.tables.t": {"topic": "t.rows", "keys": "id"}}, "config.tables.t: Additional property keys is not allowed"),
         ({"config.name": 7}, "config.name is 7, which is not a text"),
         ({"config.model.source": "host.io/m:prod"}, "write host.io/m, and set config.model.tag to prod"),
         ({"config.model.source": f"host.io/m@{DIGEST}"}, "write host.io/m, and set config.model.tag to the digest"),
@@ -146,6 +151,12 @@ def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> Non
         ({"monitoring.serviceMonitor.enabled": True}, "would be scraped twice: disable one"),
         ({"relays": [{"name": "b", "config": {}}, {"name": "b", "config": {}}]}, "give each its own name"),
         ({"files": {"scorer.yaml": "name: a"}}, "put its settings into config"),
+        ({"config.model.policy": "policy.yaml"}, "config.model.policy is policy.yaml, but files has no policy.yaml"),
+        (
+            {"config.schema_registry.extra": {"ssl.ca.location": "ca.pem"}},
+            "config.schema_registry.extra.ssl.ca.location is ca.pem, but files has no ca.pem",
+        ),
+        ({"schemaRegistry.secret": "schemas"}, "config.schema_registry.url is empty: set it to the URL"),
         ({"training.enabled": True}, "config.labels.topic is empty: set it to"),
         ({"training.enabled": True, "config.labels.topic": "outcomes"}, "training.signing.secret is empty: set it to"),
         ({"relays": [{"name": "b", "config": {}}]}, "set config.region of the release"),
@@ -178,7 +189,7 @@ def test_the_secrets_of_client_properties_are_rejected_and_all_other_properties_
         ("config.kafka.extra", client_properties.ALLOWED, client_properties.SECRET),
         ("config.schema_registry.extra", registry_properties.ALLOWED, registry_properties.SECRET),
     ):
-        render([CPU], {path: dict.fromkeys(harmless, "1")})
+        render([CPU], {path: dict.fromkeys(harmless, "/1")})
         render([CPU], {path: dict.fromkeys(secret, "${NAME}")})
         for name in secret:
             with pytest.raises(RenderingError, match=f"{path}.{name} is a secret"):
@@ -466,24 +477,116 @@ def test_the_certificate_authority_of_the_registry_is_mounted_and_configured() -
         assert pod_of(workload)["imagePullSecrets"] == [{"name": "registry"}]
 
 
-@needs_helm
-@pytest.mark.parametrize("names", [("cpu", "rollouts", "eu-west", "training", "training-on-labels"), ("cpu", "sasl")])
-def test_the_notes_list_all_secrets_of_the_release(names: tuple[str, ...], tmp_path: Path) -> None:
-    copied = tmp_path / "chart"
+def notes_of(files: list[Path], folder: Path, values: Mapping[str, Any] | None = None) -> str:
+    """Return the notes that Helm prints after an installation. Helm does not render them without a cluster."""
+    copied = folder / "chart"
     shutil.copytree(CHART, copied)
-    (copied / "templates" / "list.yaml").write_text("""list: |\n  {{- include "scorestream.secretList" . | nindent 2 }}\n""")
-    values = [argument for name in names for argument in ("--values", str(EXAMPLES / f"{name}.yaml"))]
-    arguments: list[str | Path] = ["template", "flight-delay", copied, "--kube-version", KUBERNETES, *values]
-    listed = {
-        line.split()[0]
-        for line in yaml.safe_load(helm(*arguments, "--show-only", "templates/list.yaml"))["list"].splitlines()
-        if line
-    }
-    things = render([EXAMPLES / f"{name}.yaml" for name in names])
+    notes = (copied / "templates" / "NOTES.txt").read_text()
+    (copied / "templates" / "_notes.tpl").write_text('{{- define "tests.notes" -}}\n' + notes + "{{- end -}}\n")
+    (copied / "templates" / "notes.yaml").write_text('notes: {{ include "tests.notes" . | toJson }}\n')
+    arguments: list[str | Path] = ["template", "flight-delay", copied, "--kube-version", KUBERNETES]
+    for file in files:
+        arguments += ["--values", file]
+    for path, value in (values or {}).items():
+        arguments += ["--set-json", f"{path}={json.dumps(value)}"]
+    notes = yaml.safe_load(helm(*arguments, "--show-only", "templates/notes.yaml"))["notes"]
+    assert isinstance(notes, str)
+    return notes
+
+
+EXTRA_VARIABLE = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "tokens", "key": "token"}}}
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    "names", [("cpu", "rollouts", "eu-west", "training", "training-on-labels"), ("cpu", "sasl"), ("churn",)]
+)
+def test_the_notes_list_all_secrets_of_the_release(names: tuple[str, ...], tmp_path: Path) -> None:
+    files = [EXAMPLES / f"{name}.yaml" for name in names]
+    values = {"extraEnv": [EXTRA_VARIABLE]}
+    listed = set(re.findall(r"^  ([\w-]+) \(", notes_of(files, tmp_path, values), re.MULTILINE))
+    things = render(files, values)
     read = set(re.findall(r'"(?:secretName|imagePullSecrets)": (?:\[{"name": )?"([^"]+)"', json.dumps(things)))
+    read |= set(re.findall(r'"secretKeyRef": {"key": "[^"]+", "name": "([^"]+)"', json.dumps(things, sort_keys=True)))
     credentials = of_kind(things, "TriggerAuthentication").values()
     read |= {target["name"] for thing in credentials for target in thing["spec"]["secretTargetRef"]}
     assert listed == read
+
+
+@needs_helm
+def test_the_notes_name_the_config_map_and_the_missing_credentials_of_the_promoter(tmp_path: Path) -> None:
+    complete = notes_of([CHURN], tmp_path / "complete")
+    assert "The ConfigMap registry-ca (ca.crt) must exist too" in complete
+    assert "registry.pushSecret" not in complete
+    incomplete = notes_of([CHURN], tmp_path / "incomplete", {"registry.pushSecret": "", "registry.ca.configMap": ""})
+    assert "ConfigMap" not in incomplete
+    assert "set registry.pushSecret to promote versions in it" in incomplete
+
+
+@needs_helm
+def test_every_pod_that_decodes_events_has_the_login_and_the_authority_of_the_schema_registry() -> None:
+    values = {"shadow.enabled": True, "rolloutController.enabled": True}
+    things = render([CHURN], values, release="churn")
+    extra = settings_of(things)["schema_registry"]["extra"]
+    assert extra == {
+        "ssl.ca.location": "/run/secrets/schema-registry/ca.crt",
+        "basic.auth.user.info": "${SCHEMA_REGISTRY_USERNAME}:${SCHEMA_REGISTRY_PASSWORD}",
+    }
+    for workload in workloads(things).values():
+        pod = pod_of(workload)
+        (container,) = pod["containers"]
+        keys = {variable["name"]: variable.get("valueFrom") for variable in container["env"]}
+        for variable, key in (("SCHEMA_REGISTRY_USERNAME", "username"), ("SCHEMA_REGISTRY_PASSWORD", "password")):
+            assert keys[variable] == {"secretKeyRef": {"name": "schema-registry", "key": key}}
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert volumes["schema-registry"]["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+
+
+@needs_helm
+def test_a_schema_registry_without_login_needs_only_its_authority() -> None:
+    things = render([CHURN], {"schemaRegistry.secretKeys.username": ""}, release="churn")
+    assert settings_of(things)["schema_registry"]["extra"] == {"ssl.ca.location": "/run/secrets/schema-registry/ca.crt"}
+    assert "SCHEMA_REGISTRY" not in json.dumps(things)
+
+
+FILE_SETTINGS = sorted(
+    f"{section}.{name}"
+    for section, names in (
+        ("input", ["schema_file"]),
+        ("model", ["ca_file", "policy"]),
+        ("model.server_tls", ["ca_file", "certificate_file", "key_file"]),
+        ("kafka.security", ["password_file", "ca_file", "certificate_file", "key_file", "key_password_file"]),
+        ("rollout", ["key_file", "password_file"]),
+    )
+    for name in names
+)
+FOLDER_SETTINGS = {"model.cache", "model.server_folder"}
+
+
+def path_settings(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the names of the settings that are paths."""
+    for name, field in model.model_fields.items():
+        annotation: Any = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from path_settings(annotation, f"{prefix}{name}.")
+        elif Path in (annotation, *get_args(annotation)):
+            yield f"{prefix}{name}"
+
+
+def test_the_settings_of_files_are_all_settings_of_paths_but_those_of_folders() -> None:
+    assert sorted(set(path_settings(Settings)) - FOLDER_SETTINGS) == FILE_SETTINGS
+
+
+@needs_helm
+@pytest.mark.parametrize("name", FILE_SETTINGS)
+def test_a_file_that_a_setting_names_must_be_in_files_or_mounted(name: str) -> None:
+    setting = {f"config.{name}": "own.pem"}
+    with pytest.raises(RenderingError, match=rf"config\.{name} is own\.pem, but files has no own\.pem"):
+        render([CPU], setting)
+    render([CPU], {**setting, "files": {"own.pem": "x"}})
+    render([CPU], {f"config.{name}": "/run/own/own.pem"})
+    mount = {"name": "own", "mountPath": "/etc/scorestream/own.pem", "subPath": "own.pem"}
+    render([CPU], {**setting, "scorer.extraVolumeMounts": [mount]})
 
 
 @needs_helm
@@ -544,5 +647,5 @@ def test_a_shadow_has_its_own_service_and_only_the_alerts_about_shadows() -> Non
 
 
 def test_a_second_service_needs_at_most_thirty_lines() -> None:
-    assert len(SECOND.read_text().splitlines()) <= 30
-    assert len(CPU.read_text().splitlines()) <= 30
+    for example in (CPU, SECOND, CHURN):
+        assert len(example.read_text().splitlines()) <= 30

@@ -31,6 +31,8 @@ SECURITY = {"protocol", "ca_file", "certificate_file", "key_file"}
 """The keys of a section `security` for client certificates."""
 LOGIN = {"protocol", "mechanism", "password_file"}
 """The keys of a section `security` for SCRAM; the user name is an environment variable."""
+WITH_PASSWORDS = {"sasl": LOGIN, "churn": LOGIN | {"ca_file"}}
+"""The examples whose clients log in to Kafka with passwords, and the keys of their sections `security`."""
 USER_FILES = {"ca.crt", "user.crt", "user.key"}
 """The files in a Secret that Strimzi makes for a user."""
 KEDA = {
@@ -57,10 +59,11 @@ def written(name: str) -> dict[str, Any]:
 
 
 def loaded(name: str, folder: Path) -> settings.Settings:
-    """Load the configuration as the product does, without the certificates, which are files of the cluster."""
+    """Load the configuration as the product does, without certificates and passwords, which are in Secrets of the cluster."""
     values = written(name)
     del values["kafka"]["security"]
     values["model"].pop("ca_file", None)
+    values.get("schema_registry", {}).pop("extra", None)
     path = folder / "scorer.yaml"
     path.write_text(yaml.safe_dump(values))
     return settings.load(path).settings
@@ -95,7 +98,7 @@ def test_the_configuration_is_one_that_the_product_takes_and_has_the_time_to_end
     assert found.model.device == ("cuda" if "gpu" in name else "cpu")
     assert f"-{'gpu' if 'gpu' in name else 'cpu'}" in container["image"]
     assert container["command"][-2:] == ["--workers", "1"]  # scaling and scraping count pods, and each has one port
-    assert set(written(name)["kafka"]["security"]) == (LOGIN if name == "sasl" else SECURITY)
+    assert set(written(name)["kafka"]["security"]) == WITH_PASSWORDS.get(name, SECURITY)
     ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
     assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
     for relay in relays(name, tmp_path).values():
@@ -118,7 +121,7 @@ def test_every_file_that_is_named_is_mounted(name: str) -> None:
         assert folders
         assert folders <= set(mounts)
         assert all(mounts[folder]["readOnly"] for folder in folders)
-        assert {Path(path).name for path in files} == ({"ca.crt", "password"} if name == "sasl" else USER_FILES)
+        assert {Path(path).name for path in files} == ({"ca.crt", "password"} if name in WITH_PASSWORDS else USER_FILES)
         assert "/etc/scorestream" in mounts
         assert pod["containers"][0]["command"][2].startswith("/etc/scorestream/")
 
@@ -132,7 +135,7 @@ def test_scaling_follows_lag_as_transactions_need_it(name: str, tmp_path: Path) 
     assert [trigger["topic"] for trigger in triggers] == found.input.topics
     assert scaled["spec"]["minReplicaCount"] >= 1  # the markers' lag of 1 per partition would start scorers again at once
     for trigger in triggers:
-        assert set(trigger) == KEDA | ({"sasl"} if name == "sasl" else set())
+        assert set(trigger) == KEDA | ({"sasl"} if name in WITH_PASSWORDS else set())
         assert trigger["consumerGroup"] == found.name
         assert trigger["bootstrapServers"] == found.kafka.bootstrap_servers
         assert trigger["offsetResetPolicy"] == found.input.start
@@ -274,6 +277,18 @@ def test_the_product_accepts_the_login(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SCORER_KAFKA__SECURITY__USERNAME", "scorer")
     security = settings.load(path).settings.kafka.security
     assert [security.protocol, security.mechanism, security.username] == ["SASL_SSL", "SCRAM-SHA-512", "scorer"]
+
+
+@needs_helm
+def test_the_product_inserts_the_login_of_the_schema_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = written("churn")
+    del values["kafka"]["security"], values["model"]["ca_file"]
+    path = tmp_path / "scorer.yaml"
+    path.write_text(yaml.safe_dump(values))
+    monkeypatch.setenv("SCHEMA_REGISTRY_USERNAME", "churn")
+    monkeypatch.setenv("SCHEMA_REGISTRY_PASSWORD", 'a: "#${b}')
+    extra = settings.load(path).settings.schema_registry.extra
+    assert extra == {"ssl.ca.location": "/run/secrets/schema-registry/ca.crt", "basic.auth.user.info": 'churn:a: "#${b}'}
 
 
 @needs_helm

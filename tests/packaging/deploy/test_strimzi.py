@@ -95,6 +95,35 @@ def test_the_scorer_accepts_the_topics_of_derived_names() -> None:
     assert all(name.startswith("scoring.card-fraud.") for name in set(created) - {"payments"})
 
 
+def test_rights_follow_the_tables_of_the_configuration() -> None:
+    tables = {"weather": {"topic": "airport.weather"}, "airlines": {"topic": "airlines.rows", "scope": "all"}}
+    values = {**VALUES, "config.tables": tables, "shadow.enabled": True, "toolbox.enabled": True}
+    users = users_of(render([EXAMPLES / "cpu.yaml"], values))
+    readers = {
+        user: {
+            (name, operation) for kind, name, _, operation in rights_of(thing) if name in ("airport.weather", "airlines.rows")
+        }
+        for user, thing in users.items()
+    }
+    described = {(name, op) for name in ("airport.weather", "airlines.rows") for op in ("Read", "DescribeConfigs")}
+    assert readers.pop("scorer") == described
+    assert readers.pop("shadow") == described
+    assert readers.pop("auditor") == {("airport.weather", "Read"), ("airlines.rows", "Read")}
+    assert not any(readers.values())
+
+
+def test_created_topics_of_tables_are_compacted_and_accepted_by_the_scorer() -> None:
+    values = {**VALUES, "strimzi.inputs": True, "config.tables": {"weather": {"topic": "airport.weather"}}}
+    things = render([EXAMPLES / "second.yaml"], values, release="card-fraud")
+    written: dict[str, Any] = settings_of(things)
+    del written["kafka"]["security"]
+    loaded = settings.load(written).settings
+    created = {thing["spec"]["topicName"]: thing["spec"] for thing in of_kind(things, "KafkaTopic").values()}
+    assert created["airport.weather"]["config"]["cleanup.policy"] == "compact"
+    assert created["airport.weather"]["partitions"] == created["payments"]["partitions"]
+    assert set(created) == set(topics.all_topics(loaded))
+
+
 def test_users_of_two_namespaces_differ() -> None:
     first, second = (
         set(of_kind(render([EXAMPLES / "cpu.yaml"], VALUES, namespace=namespace), "KafkaUser"))
@@ -117,7 +146,7 @@ def name_on_page(name: str) -> str:
 
 
 def test_the_page_lists_the_users_and_rights_of_a_release() -> None:
-    section = PAGE.read_text().partition("## Users")[2]
+    section = PAGE.read_text().partition("## Users")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", section, re.MULTILINE)
     rendered_rows = {}
     for user, thing in users_of(with_everything()).items():

@@ -140,7 +140,7 @@ def test_a_version_that_is_too_large_is_refused_before_it_is_fetched(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:
     (digest,) = versions_of(store, make_package, 1)
-    with pytest.raises(Refused, match="at most 99999 are read"):
+    with pytest.raises(Refused, match="the limit is 99999 bytes"):
         Cache(tmp_path / "cache", max_version_bytes=99_999).fetch(store, digest)
     assert cached_digests(tmp_path / "cache") == set()
 

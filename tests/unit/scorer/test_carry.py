@@ -47,7 +47,7 @@ def test_a_path_is_the_name_unless_another_is_said() -> None:
     ("carry", "message"),
     [
         (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is not a valid path: an error at character 2"),
-        (["[0].x"], "'[0].x': a path begins with a name, because an event is an object"),
+        (["[0].x"], "the path '[0].x' must begin with a name, because an event is an object"),
         ([3], "this is not a carried field; write its path, or {path: after.id, as: customer, type: string}"),
         ([{"path": "x", "typ": "long"}], "'typ' is not a key of a carried field"),
         ([{"path": "x", "type": "float"}], "type 'float' is not one of string, long, double, boolean"),

@@ -1,5 +1,7 @@
 """The topics that `--create` makes."""
 
+from typing import Any
+
 import pytest
 
 from publisher.kafka.acls import READ, WRITE
@@ -78,3 +80,46 @@ def test_only_missing_copies_are_created() -> None:
     plans = {plan.topic: plan.config or {} for plan in topics.missing(settings, existing, 3)}
     assert not plans.keys() & existing.keys()
     assert plans[settings.dead_letter.topic]["max.message.bytes"] == str(1_048_588 + topics.DEAD_LETTER_ROOM)
+
+
+def described(name: str, partitions: int = 3, **changes: Any) -> topics.DescribedTopic:
+    return topics.DescribedTopic(name, partitions, 2_000_000, **changes)
+
+
+def test_the_topics_of_tables_are_read_and_created_compacted_with_the_partitions_of_the_input() -> None:
+    settings = minimal(tables={"customers": {"topic": "customers.features"}})
+    assert topics.required(settings)["customers.features"] == frozenset({READ})
+    (plan,) = [plan for plan in topics.missing(settings, {"in": described("in", 12)}, 3) if plan.topic == "customers.features"]
+    assert (plan.num_partitions, plan.config) == (12, {"cleanup.policy": "compact"})
+
+
+@pytest.mark.parametrize(("scope", "partitions", "fault_count"), [("partition", 4, 1), ("partition", 3, 0), ("all", 4, 0)])
+def test_a_table_of_scope_partition_needs_the_partitions_of_the_input(scope: str, partitions: int, fault_count: int) -> None:
+    settings = minimal(tables={"customers": {"topic": "customers.features", "scope": scope}})
+    existing = {name: described(name) for name in topics.required(settings)}
+    existing[settings.dead_letter.topic] = topics.DescribedTopic(settings.dead_letter.topic, 3, 3_000_000)
+    existing["customers.features"] = described("customers.features", partitions)
+    faults = topics.faults(settings, existing)
+    assert len(faults) == fault_count
+    assert not faults or faults[0] == (
+        "table customers: topic customers.features has 4 partitions, but the input topic in has 3: "
+        "use the same number for both, or set tables.customers.scope to all"
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "retention", "effect"),
+    [
+        ("delete", 3_600.0, "rows are deleted by age"),
+        ("delete", None, "old rows are never removed"),
+        ("compact", None, ""),
+        ("compact,delete", 3_600.0, ""),
+        (None, None, ""),
+    ],
+)
+def test_a_table_whose_topic_is_not_compacted_is_named(policy: str | None, retention: float | None, effect: str) -> None:
+    settings = minimal(tables={"customers": {"topic": "customers.features"}})
+    existing = {"customers.features": described("customers.features", cleanup_policy=policy, retention_seconds=retention)}
+    remedy = "set cleanup.policy of customers.features to compact"
+    line = f"table customers: topic customers.features is not compacted: {effect}; {remedy}"
+    assert topics.uncompacted(settings, existing) == ([line] if effect else [])

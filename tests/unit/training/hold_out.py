@@ -1,5 +1,6 @@
 """Hold-outs of simulated events: what came true of them, and versions that know it well or badly."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ def rows(outcomes: NDArray[Any], time_ms: NDArray[np.int64], values: list[bytes]
     count = len(outcomes)
     places = Places(("in",), np.zeros(count, np.int16), np.zeros(count, np.int32), np.arange(count), time_ms)
     return LabelledRows({}, outcomes.astype(np.int8), places, values or [b""] * count)
+
+
+def feature_record(**inputs: Any) -> bytes:
+    """A record of the feature log with these inputs."""
+    head = {"id": "e1", "source": {"topic": "in", "partition": 0, "offset": 7}, "event_ms": 1, "scored_ms": 2}
+    return json.dumps({**head, "version": "v1", "digest": DIGESTS["champion"], "inputs": inputs}).encode()
 
 
 class HoldOut:

@@ -51,6 +51,13 @@ def test_settings_come_back_from_their_own_json(tmp_path: Path) -> None:
     assert TrainingSettings.model_validate(training.model_dump(mode="json")) == training
 
 
+def test_the_source_of_the_inputs_is_named_from_in_files_and_in_json(tmp_path: Path) -> None:
+    training, _ = load(write(tmp_path, {"snapshot": {"from": "features"}}))
+    assert training.snapshot.from_ == "features"
+    assert training.model_dump(mode="json")["snapshot"]["from"] == "features"
+    assert TrainingSettings.model_validate(training.model_dump(mode="json")) == training
+
+
 def test_paths_of_the_file_are_from_its_folder(tmp_path: Path) -> None:
     stated = {"signature": "s.json", "folder": "made/here", "publish": {"key_file": "k.key", "rollout": "plan.yaml"}}
     training, _ = load(write(tmp_path, stated))
@@ -72,13 +79,18 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"labels": {"after": "80d"}}, "labels.after 80d, validation 14d, hold_out 14d use the whole window"),
         ({"snapshot": {"window": "28d"}}, "use the whole window 28d, so no time is left for training"),
         ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),
-        ({"gate": {"block": "4d"}}, "block 4d divides snapshot.hold_out 14d into 3.5 blocks; 5 to 1,000 blocks are allowed"),
+        (
+            {"gate": {"block": "4d"}},
+            "block 4d divides snapshot.hold_out 14d into 3.5 blocks; their number must be from 5 to 1,000",
+        ),
         ({"gate": {"block": "1m"}}, "block 1m divides snapshot.hold_out 14d into 20,160 blocks"),
         ({"gate": {"slices": ["a..b"]}}, "'a..b' is not a valid path"),
         ({"snapshot": {"at_least": "many"}}, "snapshot.at_least (PATH): 'many': Input should be a valid integer"),
         ({"search": {"rungs": [3, 3]}}, "rungs must be increasing whole numbers, such as [27, 81, 243]"),
         ({"search": {"rungs": []}}, "Tuple should have at least 1 item"),
         ({"recipe": "forest"}, "'forest' is not one of 'trees' or 'network'"),
+        ({"snapshot": {"from": "tables"}}, "snapshot.from (PATH): 'tables' is not one of 'events' or 'features'"),
+        ({"snapshot": {"form": "events"}}, "unknown key; the nearest valid name is 'from'"),
         ({"scorer": "none.yaml"}, "cannot read FOLDER/none.yaml"),
     ],
 )
@@ -104,7 +116,9 @@ def test_the_page_tells_every_setting_with_its_words_and_default() -> None:
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
             defaults = inner().model_dump(mode="json")
-            documented |= {f"{name}.{key}": (docstrings(inner)[key], defaults[key]) for key in inner.model_fields}
+            for key, setting in inner.model_fields.items():
+                stated = setting.alias or key
+                documented[f"{name}.{stated}"] = docstrings(inner)[key], defaults[stated]
         else:
             documented[name] = docstrings(TrainingSettings)[name], None
     assert set(rows) == set(documented)

@@ -1,8 +1,7 @@
 """The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several processes.
 
-The recipe requires the extra `network`. On CPUs with the environment variables that `environment.py` pins, 1, 2, 4 and 8
-processes give the same bytes (see `train_loop.py`). GPUs give other bytes than CPUs; **training on GPUs, over nccl, is
-untried**.
+The recipe requires the extra `network`. On CPUs, 1, 2, 4 and 8 processes give the same bytes (see `train_loop.py`). GPUs give
+other bytes than CPUs; **training on GPUs, over nccl, is untried**.
 """
 
 from collections.abc import Mapping
@@ -42,7 +41,7 @@ class Network:
         self._last: tuple[LabelledRows, Signature, TensorEncodings, Encoded] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the cached rows: each worker process of a search reads its own rows."""
+        """Pickle without the cached rows, because each worker process reads its own rows."""
         return type(self), (self._gpus,)
 
     def check(self, signature: Signature) -> None:
@@ -77,11 +76,10 @@ class Network:
         seed: int,
         workers: int = 1,
     ) -> "Perceptron":
-        """Train up to `budget` epochs, from the newest checkpoint in `folder`. The folder is created if it is missing.
+        """Train up to `budget` epochs, starting from the newest checkpoint in `folder`.
 
-        On CPUs, the number of processes is the largest power of two that is at most 8 and at most `workers`. On GPUs, it is the
-        largest power of two that is at most 8 and at most the number of GPUs. If one process trains on a CPU, it is the current
-        process.
+        The folder is created if it is missing. The number of processes is the largest power of two that is at most 8 and at
+        most `workers` (on GPUs: the number of GPUs). A single process on a CPU is the current process.
 
         Raises:
             Fatal: Exit code 2 for a signature or parameters that the recipe does not support, or without torch; 3 if the
@@ -99,11 +97,11 @@ class Network:
             if job_files.begun(folder, job, budget).epoch < budget:
                 _train(folder, job, encoded, budget, processes)
         except OSError as error:
-            raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
+            raise Fatal(f"{folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED) from None
         return _fitted(folder, job, signature, budget)
 
     def _encoded(self, rows: LabelledRows, signature: Signature) -> tuple[TensorEncodings, Encoded]:
-        """Encode the rows, or return the cached encoding of the previous trial with the same rows."""
+        """Encode the rows. The encoding is cached for the next trial with the same rows."""
         if self._last is None or self._last[0] is not rows or self._last[1] != signature:
             learned = encoding.learned(rows.tensors, signature)
             encoded = Encoded(learned.numeric(rows.tensors), learned.named(rows.tensors), rows.outcomes.astype(np.float32))

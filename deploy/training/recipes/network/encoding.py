@@ -1,10 +1,11 @@
 """The encoding of a network's inputs: numbers are standardized, and the strings of a column (names) become indices.
 
-The encoding is derived from the training rows in float64. A missing number (NaN) becomes the median of its column. Numbers,
-including infinities, are clipped to ten standard deviations around the mean. A column that is constant, or has no finite
-number, becomes zeros. A name that occurs fewer than `RARE` times, or is not among the `MOST` most frequent names of its column,
-is unknown and has index 0.
+A missing number (NaN) becomes the median of its column. Numbers are clipped to ten standard deviations around the mean. A rare
+name is unknown and has index 0.
 """
+
+# The encoding is derived from the training rows in float64. A column that is constant, or has no finite number, becomes zeros.
+# A name is rare if it occurs fewer than `RARE` times, or is not among the `MOST` most frequent names of its column.
 
 from collections import Counter
 from collections.abc import Mapping
@@ -119,10 +120,8 @@ def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, fl
 
 
 def _standardised(numbers: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Standardize values (B, n).
-
-    The operations are those of the ONNX graph (`to_onnx.py`), so that both results are equal bit for bit.
-    """
+    """Standardize values (B, n)."""
+    # The operations are those of the ONNX graph (`to_onnx.py`), so that both results are equal bit for bit.
     values = np.where(np.isnan(values), np.array(numbers.median), values)
     values = np.minimum(np.maximum(values, np.array(numbers.low)), np.array(numbers.high))
     standardised: NDArray[np.float32] = ((values - np.array(numbers.mean)) * np.array(numbers.scale)).astype(np.float32)
@@ -136,5 +135,5 @@ def _vocabulary(column: NDArray[np.object_]) -> tuple[str, ...]:
 
 
 def _storable(name: str) -> bool:
-    """Return whether ONNX can store the name, that is, whether the name can be encoded as UTF-8 (it has no lone surrogate)."""
+    """Return whether ONNX can store the name. It must have no lone surrogate, which UTF-8 cannot encode."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

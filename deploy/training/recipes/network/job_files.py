@@ -1,8 +1,10 @@
 """The files in the folder of a training: the job and the rows, which the worker processes read, and the checkpoints.
 
-`<epoch>.npz` is the checkpoint after this number of epochs: the flat weights, both moments of the optimizer, and the digest of
-the job. Files are written atomically. All random numbers derive from (seed, epoch, step, shard), so no other state is stored.
+`<epoch>.npz` is the checkpoint after this number of epochs. Files are written atomically.
 """
+
+# A checkpoint has the flat weights, both moments of the optimizer, and the digest of the job. All random numbers derive from
+# (seed, epoch, step, shard), so no other state is stored.
 
 import hashlib
 import io
@@ -26,9 +28,11 @@ CHECKPOINT = ".npz"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A training job: all inputs that determine the weights, except the rows. `gpus` states whether GPUs are used.
+    """A training job: all inputs that determine the weights, except the rows.
 
-    `digest` covers these inputs and the rows.
+    Attributes:
+        digest: A digest of these inputs and the rows.
+        gpus: Whether GPUs are used.
     """
 
     digest: str
@@ -43,7 +47,13 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """Encoded rows, the inputs of the network: numbers (B, n) float32, indices of names (B, c) int64, outcomes (B,) float32."""
+    """The encoded rows, which are the inputs of the network.
+
+    Attributes:
+        numbers: (B, n) float32.
+        names: (B, c) int64, the indices of names.
+        outcomes: (B,) float32.
+    """
 
     numbers: NDArray[np.float32]
     names: NDArray[np.int64]
@@ -86,7 +96,7 @@ def read(folder: Path) -> tuple[Job, Encoded]:
 
 
 def begun(folder: Path, job: Job, epochs: int) -> State:
-    """Return the state of the newest checkpoint after at most `epochs` epochs; the initial state if there is no checkpoint.
+    """Return the newest checkpoint after at most `epochs` epochs, or the initial state if there is none.
 
     Raises Fatal (exit code 3) if the checkpoint cannot be read or belongs to another job.
     """

@@ -39,7 +39,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def chance(*of: int) -> np.random.Generator:
-    """Return a random generator that is seeded by the key `of`, such as (seed, MASKS, epoch, step, shard).
+    """Return a random generator that is seeded by a key, such as (seed, MASKS, epoch, step, shard).
 
     Generators with different keys are independent.
     """
@@ -83,8 +83,7 @@ def first(layout: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32
 def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any] = ()) -> Any:
     """Return the logits (B,) for numbers (B, n) float32 and indices of names (B, c) int64.
 
-    `masks` has, for each hidden layer, factors by which the outputs of the layer are multiplied (dropout). If `masks` is empty,
-    the outputs are used unchanged.
+    `masks` are the factors by which the outputs of each hidden layer are multiplied (dropout); empty for none.
     """
     import torch
     from torch.nn import functional

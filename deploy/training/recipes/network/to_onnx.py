@@ -1,8 +1,9 @@
 """The network as ONNX, written node by node from its weights: equal weights give equal bytes.
 
-torch's exporter is not used because it writes paths of the environment into the file. The graph has the inputs of the
-signature, encodes them like `encoding.py`, and returns the output that the signature reads.
+The graph has the inputs and the output of the signature, and encodes the inputs like `encoding.py`.
 """
+
+# torch's exporter is not used because it writes paths of the environment into the file.
 
 from collections.abc import Sequence
 from typing import Any
@@ -65,7 +66,7 @@ class _Graph:
         return self.add("Flatten", [tensor], axis=1)
 
     def numbers(self, column: Numbers) -> str:
-        """Add the nodes that standardize a numeric tensor; return the name of the result, (B, n) float32."""
+        """Add the nodes that standardize a numeric tensor; return the name of their result, (B, n) float32."""
         median, low, high, mean, scale = (
             self.constant(part) for part in (column.median, column.low, column.high, column.mean, column.scale)
         )
@@ -102,12 +103,12 @@ class _Graph:
         return value
 
     def score(self, value: str, column: int) -> str:
-        """Add the nodes that convert the logits `value`, (B, 1), to probabilities; return the name of the last node's result.
+        """Add the nodes that convert logits to probabilities, and return the name of their result.
 
         Args:
-            value: The name of the logits.
-            column: The column of the result that has the probability of the second class. If `column` is 0, the result has only
-                this column, (B, 1). Otherwise the result has the probabilities of both classes, (B, 2).
+            value: The name of the logits, (B, 1).
+            column: The column of the second class. If it is 0, the result has only this column, (B, 1); otherwise it has the
+                columns of both classes, (B, 2).
         """
         value = self.add("Sigmoid", [value])
         if column == 0:

@@ -1,8 +1,9 @@
 """Start torchrun's agent, which starts the workers and restarts them if one dies.
 
-No process outlives its parent: each process asks the kernel to be killed when its parent dies (Linux). Otherwise the workers of
-a killed agent would continue beside the workers of the next agent.
+No process outlives its parent: each process asks the kernel to be killed when its parent dies (Linux).
 """
+
+# Otherwise the workers of a killed agent would continue beside the workers of the next agent.
 
 import ctypes
 import os

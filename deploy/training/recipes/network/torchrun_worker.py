@@ -1,12 +1,11 @@
 """Run one process of a training: `torchrun ... -m training.recipes.network.torchrun_worker FOLDER EPOCHS`.
 
-PYTHONPATH must contain deploy/.
-
-Rank 0 holds the lock of the folder, reads the newest checkpoint, sends it to the other ranks, and writes a checkpoint after
-each epoch. If a rank dies, torchrun restarts all ranks, and they continue from the newest checkpoint. torchrun is started by
-`torchrun_launch.py`. A user can also start this module on several nodes with another launcher, which sets RANK, WORLD_SIZE and
-MASTER_ADDR. In this case FOLDER must be on a volume that all nodes share.
+PYTHONPATH must contain deploy/. With another launcher, which sets RANK, WORLD_SIZE and MASTER_ADDR, the processes can run on
+several nodes; FOLDER must then be on a volume that all nodes share.
 """
+
+# Rank 0 holds the lock of the folder, reads the newest checkpoint, sends it to the other ranks, and writes a checkpoint after
+# each epoch. If a rank dies, torchrun restarts all ranks, and they continue from the newest checkpoint.
 
 import os
 import sys
@@ -49,11 +48,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _meeting() -> Any:
-    """Create a rendezvous store for the processes that torchrun has started now, separate from those of earlier starts.
-
-    After a restart, torchrun's agent still has the same store. If the processes used this store directly, a process could read
-    from it the address of a process that was killed before the restart, and would wait half an hour for that process.
-    """
+    """Create a rendezvous store for the processes that torchrun has just started."""
+    # After a restart, torchrun's agent keeps the same store. A process could read from it the address of a process that was
+    # killed before the restart, and would wait half an hour for that process.
     from torch import distributed
 
     store, *_ = next(distributed.rendezvous("env://"))

@@ -1,13 +1,15 @@
 """The epochs of a training, in one process or in several processes that divide each batch among them.
 
-A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight gradients are added as a
-binary tree: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Each process computes a whole branch of the tree. Pairs of processes
-then exchange the sums of their branches: first the processes whose ranks are 1 apart, then 2 apart, then 4 apart.
-
-Sums of floats depend on the order of additions. Here the order is the same for 1, 2, 4 and 8 processes. Therefore the weights
-are also the same, bit for bit. `DistributedDataParallel` is not used, because it adds around a ring of processes: the order of
-its additions depends on the number of processes.
+The weights are the same, bit for bit, for 1, 2, 4 and 8 processes.
 """
+
+# A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight gradients are added as a
+# binary tree: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Each process computes a whole branch of the tree. Pairs of processes
+# then exchange the sums of their branches: first the processes whose ranks are 1 apart, then 2 apart, then 4 apart.
+#
+# Sums of floats depend on the order of additions. Here the order is the same for 1, 2, 4 and 8 processes. Therefore the weights
+# are also the same, bit for bit. `DistributedDataParallel` is not used, because it adds around a ring of processes: the order
+# of its additions depends on the number of processes.
 
 from collections.abc import Callable, Iterator
 from math import sqrt
@@ -24,7 +26,7 @@ EPSILON = 1e-8
 
 
 class Share(NamedTuple):
-    """The rank of a process and the number of processes, which together determine its share of each batch."""
+    """The part of each batch that one process computes, given by the rank of the process and the number of processes."""
 
     rank: int = 0
     processes: int = 1
@@ -50,8 +52,8 @@ def train(folder: Path, job: Job, rows: Encoded, state: State, target_steps: int
 def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> Iterator[State]:
     """Train all epochs after `state`, up to `epochs`, and yield the state after each epoch.
 
-    Every process of the group calls this function with the same arguments except `share`. The last batch of an epoch has the
-    rows that are left, which may be fewer than in other batches.
+    Every process of the group calls this function with the same arguments except `share`. The last batch of an epoch may have
+    fewer rows than the others.
     """
     torch = settled()
     steps = state.steps
@@ -69,10 +71,8 @@ def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device
 
 
 def adam(weights: Any, gradient: Any, mean: Any, square: Any, steps: int, parameters: Parameters) -> None:
-    """Apply one step of AdamW (Loshchilov and Hutter, 2019) in place, to the weights and the moments of their gradient.
-
-    torch's implementation gives the same result but takes a second of CPU to import a compiler that is not used here.
-    """
+    """Apply one step of AdamW (Loshchilov and Hutter, 2019) in place, to the weights and the moments of their gradient."""
+    # torch's implementation gives the same result but takes a second of CPU to import a compiler that is not used here.
     weights.mul_(1 - parameters.learning_rate * parameters.weight_decay)
     mean.lerp_(gradient, 1 - BETAS[0])
     square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
@@ -81,10 +81,7 @@ def adam(weights: Any, gradient: Any, mean: Any, square: Any, steps: int, parame
 
 
 def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
-    """Return the sum of the gradients of the shards `begin` to `begin + count - 1`, added as a binary tree.
-
-    `count` is a power of two.
-    """
+    """Return the sum of the gradients of `count` shards, from `begin` on. `count` is a power of two."""
     if count == 1:
         return gradient(begin)
     half = count // 2
@@ -92,10 +89,7 @@ def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
 
 
 def summed(gradient: Callable[[int], Any], share: Share) -> Any:
-    """Return the sum of the gradients of all shards.
-
-    This process adds the gradients of its own shards, and then exchanges sums with the other processes.
-    """
+    """Return the sum of the gradients of all shards, which all processes compute together."""
     shards_per_process = SHARDS // share.processes
     total = added(gradient, share.rank * shards_per_process, shards_per_process)
     distance = 1
@@ -106,7 +100,7 @@ def summed(gradient: Callable[[int], Any], share: Share) -> Any:
 
 
 def exchanged(local_sum: Any, peer: int) -> Any:
-    """Send the sum of this process to the process with rank `peer`, and return the sum of that process."""
+    """Exchange partial sums with the process of rank `peer`, and return the sum of that process."""
     import torch
     from torch import distributed
 
@@ -120,8 +114,12 @@ def exchanged(local_sum: Any, peer: int) -> Any:
 class ShardedBatch(NamedTuple):
     """One batch, divided into shards.
 
-    `data` are the numbers, names and outcomes of all rows. `parts` are the weights by layer. `shards` has, for each shard, the
-    indices of its rows. `place` is the key from which the random numbers of the batch derive.
+    Attributes:
+        job: The training job.
+        data: The numbers, names and outcomes of all rows.
+        parts: The weights by layer.
+        shards: For each shard, the indices of its rows.
+        place: The seed of the batch's random numbers.
     """
 
     job: Job
@@ -131,7 +129,7 @@ class ShardedBatch(NamedTuple):
     place: tuple[int, ...]
 
     def gradient(self, shard: int) -> Any:
-        """Return the gradient of one shard's contribution to the batch's mean loss, as a flat vector."""
+        """Return a shard's contribution to the gradient of the batch's mean loss, as a flat vector."""
         import torch
         from torch.nn import functional
 

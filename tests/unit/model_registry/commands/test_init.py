@@ -59,7 +59,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     written(folder / "flights.jsonl", events)
     stdout = run("init", "late.onnx", "--example", "flights.jsonl").stdout
     drafted = folder / "late-1.0.0"
-    gap = f'{BLANK}: what stands for it where an event lacks it ("nan" if the model knows missing numbers)'
+    gap = f'{BLANK}: the value to use if an event lacks this field ("nan" if the model accepts missing numbers)'
     assert f"open  signature.json: inputs[1].fields[0].default is {gap!r}\n" in stdout
     assert f"open  README.md line 3: {CARD_GAP!r}\n" in stdout
     assert "open  golden.jsonl: the score of 5 events\n" in stdout
@@ -80,7 +80,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     assert [line["event"] for line in lines] == events[:5]
     (drafted / "golden.jsonl").write_text(unanswered.stdout)
 
-    assert "the model answers its golden examples (5)" in run(*push).stderr
+    assert "the model gives the scores of its golden examples (5)" in run(*push).stderr
     shown = run(*commands[1].split()[1:]).stdout
     assert "input     depDelay: float32 at leg.depDelay\n" in shown
     assert "output    score: the whole row of y\n" in shown
@@ -222,7 +222,7 @@ def test_a_model_of_image_files_becomes_a_version(folder: Path) -> None:
     run("init", "colour.onnx", "--example", "images.jsonl", "--op-domain", images.DOMAIN)
     drafted = folder / "colour-1.0.0"
     text = (drafted / "signature.json").read_text()
-    (drafted / "signature.json").write_text(completed(text, (f'"{BLANK}: the most bytes of an event"', "2000000")))
+    (drafted / "signature.json").write_text(completed(text, (f'"{BLANK}: the largest number of bytes in an event"', "2000000")))
     assert parse_signature((drafted / "signature.json").read_text()) == parse_signature(json.dumps(images.COLOUR))
     (drafted / "README.md").write_text("# colour\n\nThe mean colour of an image.\n")
     golden = json.loads((drafted / "golden.jsonl").read_text())
@@ -277,9 +277,9 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
         (["--example", "x"], b"\n\n", "x has no event"),
         (["--labels", "x"], b"cat\ncat\n", "x: label 'cat' is repeated"),
         (["--labels", "x"], b"cat\n\ndog\n", "x: line 2 is empty"),
-        (["--labels", "x"], b"", "x: it is empty"),
+        (["--labels", "x"], b"", "x: the file is empty"),
         (["--labels", "x"], b"\xff\n", "x: 'utf-8' codec can't decode"),
-        (["--labels", "x"], b"a\n" * (1 << 20), "x: it has more than 1048576 bytes"),
+        (["--labels", "x"], b"a\n" * (1 << 20), "x: the file has more than 1048576 bytes"),
     ],
 )
 def test_what_is_no_event_or_label_is_refused(folder: Path, arguments: list[str], content: bytes, message: str) -> None:

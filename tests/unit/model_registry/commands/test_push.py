@@ -21,7 +21,7 @@ def test_push_prints_what_it_stored(folder: Path) -> None:
     result = run("push", "v1", f"{REPO}:1.0.0")
     name, _, digest = result.stdout.strip().partition("@")
     assert name == "flight-delay:1.0.0"
-    assert result.stderr == "the model answers its golden examples (1)\n"
+    assert result.stderr == "the model gives the scores of its golden examples (1)\n"
     assert LayoutStore(folder / "registry" / "flight-delay").resolve("1.0.0").digest == digest
     pushed = answer("push", "v1", f"{REPO}:1.0.0")
     assert (pushed["name"], pushed["version"], pushed["digest"]) == ("flight-delay", "1.0.0", digest)
@@ -86,7 +86,7 @@ def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
     text = run("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0").stdout
     assert "it is unknown whether events stay valid: the manifest of a container image does not contain its signature" in text
     assert "not compatible" not in text
-    assert "which version?" in run("push", "v1", f"{REPO}:3.0.0", "--image", REPO, code=2).stderr
+    assert "names no version" in run("push", "v1", f"{REPO}:3.0.0", "--image", REPO, code=2).stderr
     run("push", "v1", f"{REPO}:3.0.0")
     assert "is not a container image" in run("push", "v1", f"{REPO}:4.0.0", "--image", f"{REPO}:3.0.0", code=3).stderr
 
@@ -156,7 +156,7 @@ def test_a_push_without_golden_examples_does_not_say_that_they_are_answered(fold
     (folder / "v1" / "golden.jsonl").unlink()
     stderr = run("push", "v1", f"{REPO}:3.0.0").stderr
     assert "no golden.jsonl: no score of this version is checked" in stderr
-    assert "answers its golden examples" not in stderr
+    assert "scores of its golden examples" not in stderr
 
 
 def test_a_model_that_no_scorer_could_serve_is_rejected_without_golden_examples_too(folder: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_model_without_a_tensor_as_output_gets_no_skeleton_to_complete(folder:
     nodes = [helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1)]
     models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 3)], [tensors], package_folder / "model.onnx")
     result = run("push", "bare", f"{REPO}:3.0.0", code=3)
-    assert "no output of the model is a tensor: 'parts' is a sequence" in result.stderr
+    assert "no output of the model is a tensor: output 'parts' is a sequence" in result.stderr
     assert result.stdout == ""
 
 

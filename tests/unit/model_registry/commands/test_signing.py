@@ -88,15 +88,15 @@ def test_a_version_under_a_tag_of_its_own_is_signed_under_both_names(folder: Pat
 
 
 def test_verify_ends_with_three_where_nobody_trusted_signed() -> None:
-    assert "it has no signature" in run("verify", REF, "--key", "release.pub", code=3).stderr
+    assert "there is no signature" in run("verify", REF, "--key", "release.pub", code=3).stderr
     run("keygen", "other")
     run("sign", REF, "--key", "other.key")
     refused = run("verify", REF, "--key", "release.pub", code=3)
-    assert "no trusted key signed it" in refused.stderr
+    assert "the signature is not from a trusted key" in refused.stderr
     assert refused.stdout == ""
     for arguments in ((), ("--key", "release.pub", "--policy", "p.yaml")):
         assert "either --key or --policy" in run("verify", REF, *arguments, code=2).stderr
-    assert "no PEM public key" in run("verify", REF, "--key", "v1/README.md", code=2).stderr
+    assert "is not a PEM public key" in run("verify", REF, "--key", "v1/README.md", code=2).stderr
 
 
 def test_verify_says_what_scorers_with_a_policy_do(folder: Path) -> None:
@@ -128,7 +128,9 @@ def test_a_signed_move_is_shown_and_verified() -> None:
     assert "unverified" in run("history", REPO, "--key", "release.pub").stdout
     assert answer("status", REPO, "--key", "release.pub")["channels"][0]["signed"] == "release.pub"
     assert answer("status", REPO)["channels"][0]["signed"] == "unverified"
-    assert "name the key: --key FILE" in run("promote", REPO, "--to", "1.0.0", "--password-file", "x", code=2).stderr
+    assert (
+        "add the key to sign with: --key FILE" in run("promote", REPO, "--to", "1.0.0", "--password-file", "x", code=2).stderr
+    )
 
 
 def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_one(folder: Path) -> None:
@@ -162,10 +164,10 @@ def test_what_is_attested_is_inspected(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("predicate", "type_", "fault"),
     [
-        ("[]", "evaluation", "no JSON object"),
+        ("[]", "evaluation", "is not a JSON object"),
         ("{}", "evaluation", "dataset must name"),
-        ("{}", "evaluations", "no type of an attestation"),
-        ("\udcff", "evaluation", "no JSON object"),
+        ("{}", "evaluations", "not a type of attestation"),
+        ("\udcff", "evaluation", "is not a JSON object"),
     ],
 )
 def test_a_wrong_attestation_is_named(folder: Path, predicate: str, type_: str, fault: str) -> None:

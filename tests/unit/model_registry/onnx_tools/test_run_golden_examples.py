@@ -30,7 +30,7 @@ def test_a_score_that_depends_on_its_batch_is_rejected_and_right_one_event_at_a_
 ) -> None:
     build(tmp_path / "model.onnx")
     batch_models.complete(tmp_path, FOUR, [GOLDEN | {"score": score}])
-    with pytest.raises(Refused, match=r"depends on its batch|answers events alone, but not 3 together") as caught:
+    with pytest.raises(Refused, match=r"depends on its batch|answers one event at a time, but not 3 events together") as caught:
         prepare(tmp_path)
     assert '"batch": false' in str(caught.value.hint)
     batch_models.complete(tmp_path, ALONE, [GOLDEN | {"score": score}])

@@ -87,14 +87,14 @@ def test_weights_anywhere_else_are_refused(folder: Path, location: str) -> None:
 
 @pytest.mark.parametrize(("offset", "length"), [(1, 8), (0, 9), (-1, 8), (1 << 40, 0)])
 def test_weights_beyond_the_file_are_refused(folder: Path, offset: int, length: int) -> None:
-    with pytest.raises(Refused, match=r"bytes .* of 8"):
+    with pytest.raises(Refused, match=r"bytes .*, but the file has 8 bytes"):
         safety.check(write(folder / "model.onnx", "weights.bin", offset=offset, length=length), None)
 
 
 def test_an_opset_that_no_runtime_promises_and_another_signature_are_refused(tmp_path: Path) -> None:
     model = write(tmp_path / "model.onnx")
     safety.check(model, signed())
-    with pytest.raises(Refused, match="the signature says float64"):
+    with pytest.raises(Refused, match="the signature states float64"):
         safety.check(model, signed("float64"))
     with pytest.raises(Refused, match="has opset 6"):
         safety.check(write(model, opset=6), None)
@@ -128,18 +128,23 @@ def shaped(*shape: int) -> Signature:
 @pytest.mark.parametrize(
     ("signature", "inputs", "outputs", "message"),
     [
-        (signed(tensor="z"), [X], [Y], "the signature feeds ['z'], the model's inputs are ['x']"),
-        (signed(), [X, ModelTensor("more", "bool", ("N", 1))], [Y], "the model's inputs are ['more', 'x']"),
-        (signed(names=("a",)), [X], [Y], "the signature gives (B, 1), the model wants ['N', 2]"),
+        (signed(tensor="z"), [X], [Y], "the signature feeds the inputs ['z'], but the model has the inputs ['x']"),
+        (signed(), [X, ModelTensor("more", "bool", ("N", 1))], [Y], "the model has the inputs ['more', 'x']"),
+        (signed(names=("a",)), [X], [Y], "the signature states (B, 1), but the model requires ['N', 2]"),
         (signed(), [ModelTensor("x", "float32", (1, 2))], [Y], "fixed batch size 1"),
-        (signed(), [ModelTensor("x", "float32", ("N",))], [Y], "the model wants ['N']"),
-        (signed(), [X], [ModelTensor("z", "float32", ())], "reads output 'y', the model's outputs are ['z']"),
+        (signed(), [ModelTensor("x", "float32", ("N",))], [Y], "the model requires ['N']"),
+        (signed(), [X], [ModelTensor("z", "float32", ())], "reads output 'y', but the model has the outputs ['z']"),
         (signed(), [X], [ModelTensor("y", "a sequence", ())], "export it without ZipMap"),
-        (signed(index=1), [X], [Y], "reads column 1, the model gives 1"),
+        (signed(index=1), [X], [Y], "reads column 1, but the model gives 1"),
         (signed(), [ModelTensor("x", "float32", (None, "n"))], [ModelTensor("y", UNKNOWN, ())], None),
         (signed(index=1), [X], [ModelTensor("y", "float32", ("N", "k"))], None),
         (signed(), [ModelTensor("x", "float32", (-1, 2))], [Y], None),
-        (signed(), [ModelTensor("x", "float32", ("N", 3, "H"))], [Y], "the model wants ['N', 3, 'H']; write \"shape\": [3, ?]"),
+        (
+            signed(),
+            [ModelTensor("x", "float32", ("N", 3, "H"))],
+            [Y],
+            "the model requires ['N', 3, 'H']; write \"shape\": [3, ?]",
+        ),
         (
             signed(),
             [ModelTensor("x", "float32", ())],
@@ -151,9 +156,9 @@ def shaped(*shape: int) -> Signature:
             shaped(2, 1),
             [ModelTensor("x", "float32", ("N", 1, 2))],
             [Y],
-            "signature gives (B, 2, 1), the model wants ['N', 1, 2]",
+            "signature states (B, 2, 1), but the model requires ['N', 1, 2]",
         ),
-        (shaped(2, 1), [X], [Y], "the signature gives (B, 2, 1), the model wants ['N', 2]; write \"shape\": [2]"),
+        (shaped(2, 1), [X], [Y], "the signature states (B, 2, 1), but the model requires ['N', 2]; write \"shape\": [2]"),
     ],
 )
 def test_why_a_signature_does_not_fit(

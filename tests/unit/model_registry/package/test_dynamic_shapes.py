@@ -63,56 +63,74 @@ def test_it_is_written_as_it_is_read(inputs: list[dict[str, Any]]) -> None:
 
 
 FIELD = {"name": "ids", "array": True, "max_length": 512}
-NO_BOUND = """field 'ids': a field of varying length has "max_length", not "length": {"name": ..., "array": true"""
+NO_BOUND = """field 'ids' has a varying length, so it must have "max_length" instead of "length": {"name": ..., "array": true"""
 
 
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([IDS | {"shape": [-1, -1]}], "inputs[0].shape: [-1, -1] has 2 lengths that vary (-1); a tensor may have one"),
+        (
+            [IDS | {"shape": [-1, -1]}],
+            "inputs[0].shape: the shape [-1, -1] has 2 lengths that vary (-1); a tensor may have one",
+        ),
         ([IDS | {"fields": [{"name": "ids", "array": True}]}], NO_BOUND),
         ([IDS | {"fields": [FIELD | {"length": 3}]}], NO_BOUND),
         ([IDS | {"fields": ["a"]}], "the shape [-1] has a length that varies: its only field must be an array, {"),
         ([IDS | {"fields": ["a", "b"]}], "the shape [-1] has a length that varies: its only field must be an array, {"),
-        ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is no whole number from 1 to 16777216"),
+        ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is not a whole number from 1 to 16777216"),
         ([IDS | {"shape": [-1, 1 << 12]}], '2097152 elements; it may have at most 1048576; lower "max_length"'),
-        ([IDS | {"fields": [FIELD | {"required": False, "default": 0}]}], 'takes no default; with "required": false an absent'),
-        ([IDS | {"default": 0}], "takes no default"),
-        ([IDS | {"pad": 0.5}], "the pad: 0.5 is no int64"),
+        (
+            [IDS | {"fields": [FIELD | {"required": False, "default": 0}]}],
+            'so it must not have a default; with "required": false an absent',
+        ),
+        ([IDS | {"default": 0}], "so it must not have a default"),
+        ([IDS | {"pad": 0.5}], 'the value of "pad": 0.5 is not a valid int64'),
         ([IDS | {"value": 0}], "[-1]: only a tensor of an array field or of bytes may have a length that varies (-1)"),
         ([IDS | {"fields": None, "value": 0}], "[-1]: only a tensor of an array field or of bytes may have a length"),
         (
             [IDS | {"fields": [FILE], "dtype": "string", "pad": None}],
-            "field 'f' of bytes is one text, without a length; write the \"shape\" []",
+            "field 'f' of bytes is one text, which has no length; write \"shape\": []",
         ),
         (
             [IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],
             "the shape allows field 'f' 33554432 bytes; it may have at most 16777216; lower \"max_length\"",
         ),
-        ([IDS | {"fields": [FILE | {"length": 9}]}], 'not "length": {"name": ..., "bytes": true, "max_length": 2000000}'),
+        (
+            [IDS | {"fields": [FILE | {"length": 9}]}],
+            'instead of "length": {"name": ..., "bytes": true, "max_length": 2000000}',
+        ),
         ([IDS | {"fields": [FILE | {"from": "key", "path": "a.b"}]}], "field 'f' has a path and comes from key"),
         ([IDS | {"fields": [FILE | {"from": "time"}]}], "field 'f' is a time in ms since 1970, not bytes"),
         ([IDS | {"fields": [FIELD | {"from": "header:h"}]}], 'which holds bytes, not an array; write "bytes": true in place'),
         ([IDS | {"shape": [4]}], '"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"'),
         ([IDS | {"shape": None, "pad": None}], '"pad", "axis" and "max_length" are for a length that varies'),
-        ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' share a length: write \"pad\" for both or"),
+        ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' have the same \"axis\": write \"pad\" in both or"),
         (
             [IDS, TYPES | {"fields": [FIELD | {"name": "types", "max_length": 5}]}],
-            "tensors 'ids' and 'types' share a length: give each \"max_length\": 512, or another \"axis\"",
+            "tensors 'ids' and 'types' have the same \"axis\" but different lengths: write \"max_length\": 512 in both",
         ),
-        ([IDS, MASK | {"mask_of": "idz"}], "tensor 'mask' is derived from 'idz'; the tensors whose lengths vary are ['ids']"),
-        ([IDS, MASK | {"fields": ["a"]}], 'a tensor with "mask_of" is derived from another: leave out "fields"'),
-        ([IDS, MASK | {"value": 1}], 'a tensor with "mask_of" is derived from another: leave out "value"'),
-        ([IDS, MASK | {"pad": 1}], 'a tensor with "mask_of" is derived from another: leave out "pad"'),
-        ([IDS, MASK | {"length_of": "ids"}], 'a tensor with "mask_of" is derived from another: leave out "length_of"'),
-        ([IDS, MASK | {"dtype": "string"}], 'a tensor with "mask_of" has numbers or bool values, not strings'),
+        (
+            [IDS, MASK | {"mask_of": "idz"}],
+            "tensor 'mask' is derived from 'idz'; it must be a tensor of varying length: ['ids']",
+        ),
+        ([IDS, MASK | {"fields": ["a"]}], 'a tensor with "mask_of" is derived from another tensor; remove "fields"'),
+        ([IDS, MASK | {"value": 1}], 'a tensor with "mask_of" is derived from another tensor; remove "value"'),
+        ([IDS, MASK | {"pad": 1}], 'a tensor with "mask_of" is derived from another tensor; remove "pad"'),
+        ([IDS, MASK | {"length_of": "ids"}], 'a tensor with "mask_of" is derived from another tensor; remove "length_of"'),
+        ([IDS, MASK | {"dtype": "string"}], 'a tensor with "mask_of" must have a dtype of numbers or bool, not string'),
         (
             [IDS, MASK | {"shape": [5]}],
-            'the shape [5]: the shape of a tensor with "mask_of" has -1 for the length, such as [-1]',
+            'the shape [5] is not valid for a tensor with "mask_of", whose shape must have -1 for the length, such as [-1]',
         ),
-        ([IDS, COUNT | {"shape": [-1]}], 'the shape [-1]: the shape of a tensor with "length_of" has no -1, such as [] or [1]'),
-        ([IDS, COUNT | {"dtype": "int8"}], "tensor 'count': a length may be up to 512, but 512 is no int8 (-128 to 127)"),
-        ([MASK], "all are constants; at least one tensor takes a field"),
+        (
+            [IDS, COUNT | {"shape": [-1]}],
+            'the shape [-1] is not valid for a tensor with "length_of", whose shape must have no -1, such as [] or [1]',
+        ),
+        (
+            [IDS, COUNT | {"dtype": "int8"}],
+            "tensor 'count' contains lengths of up to 512, but 512 is not a valid int8 (-128 to 127)",
+        ),
+        ([MASK], "all tensors are constants; at least one tensor must take a field"),
     ],
 )
 def test_every_mistake_is_named(inputs: list[dict[str, Any]], message: str) -> None:
@@ -127,7 +145,7 @@ def test_every_mistake_is_named(inputs: list[dict[str, Any]], message: str) -> N
         ([1, 2, 3], (-1,), None),
         ([], (-1,), None),
         ([1] * 5, (-1,), "a length of at most 4 was expected, not 5 (shape [-1])"),
-        ([1, "a"], (-1,), "[1]'a' is no int64"),
+        ([1, "a"], (-1,), "[1]'a' is not a valid int64"),
         ([[1]], (-1,), "[0]one value was expected, not an array (shape [-1])"),
         (7, (-1,), "an array of at most 4 was expected, not 7 (shape [-1])"),
         ({}, (-1,), "an array of at most 4 was expected, not an object (shape [-1])"),
@@ -181,5 +199,5 @@ def test_golden_examples_have_lengths_of_their_own() -> None:
     assert len(parse_lines(lines({"ids": [1]}, {"ids": []}, {"ids": [1] * 512}), signature(IDS))) == 3
     with pytest.raises(Exception, match=r"line 1: event field 'ids': a length of at most 512 was expected, not 513"):
         parse_lines(lines({"ids": [1] * 513}), signature(IDS))
-    with pytest.raises(Exception, match=r"line 1: event field 'ids'\[1\]: None is no int64"):
+    with pytest.raises(Exception, match=r"line 1: event field 'ids'\[1\]: None is not a valid int64"):
         parse_lines(lines({"ids": [1, None]}), signature(IDS))

@@ -60,8 +60,11 @@ def test_the_tree_of_fields() -> None:
         (("a", "a.b"), "field 'f1' is read at a.b, and field 'f0' at a"),
         (("a.b.c", "a"), "field 'f1' is read at a, and field 'f0' inside of it"),
         (("a.b", "a.b"), "field 'f1' is read at a.b, and field 'f0' is too"),
-        (("a.b[0]", "a.b.c"), "field 'f1' is read at a.b.c: a.b is no array and object at once, and field 'f0' is inside"),
-        (("a[9999]", "b[9999]"), "the paths lead through 20001 objects, arrays and array elements; at most 4096"),
+        (
+            ("a.b[0]", "a.b.c"),
+            "field 'f1' is read at a.b.c: a.b cannot be an array and an object at once, and field 'f0' is inside",
+        ),
+        (("a[9999]", "b[9999]"), "the paths lead through 20001 objects, arrays and array elements; the limit is 4096"),
         (tuple(f"a{n}.b" for n in range(MAX_PARTS)), "the paths lead through 4097 objects"),
     ],
 )

@@ -94,11 +94,16 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
         ),
         ("float32", {"from": "table:a.b"}, {}, "fields[0].from: 'a.b' is not the name of a table: a name has letters"),
         ("float32", {"form": "key"}, {}, "unknown key 'form'; did you mean 'from'?"),
-        ("float32", {"from": "key", "path": "a.b"}, {}, "field 'image' has a path and comes from key; leave one of them out"),
-        ("int32", {"from": "time"}, {}, "field 'image' is a time in ms since 1970, not int32; its dtype is one of"),
+        (
+            "float32",
+            {"from": "key", "path": "a.b"},
+            {},
+            "field 'image' has a path and comes from key; remove one of the two keys",
+        ),
+        ("int32", {"from": "time"}, {}, "field 'image' is a time in ms since 1970, not int32; its dtype must be one of"),
         ("int64", {"from": "time", "bytes": True, "length": 1}, {}, "field 'image' is a time in ms since 1970, not bytes"),
         ("uint8", {"from": "value", "array": True}, {"shape": [3]}, 'which holds bytes, not an array; write "bytes": true in'),
-        ("uint8", {"bytes": True, "array": True}, {"shape": [3]}, "field 'image' comes as bytes or as an array; leave"),
+        ("uint8", {"bytes": True, "array": True}, {"shape": [3]}, "field 'image' comes as bytes or as an array; remove"),
         (
             "uint8",
             {"bytes": True},
@@ -109,16 +114,16 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
             "uint8",
             {"bytes": True, "length": 4},
             {"shape": [3]},
-            'the shape [3] has 3 elements, but the "length" of field \'image\' is 4; leave "length" out',
+            'the shape [3] has 3 elements, but the "length" of field \'image\' is 4; remove "length"',
         ),
         (
             "string",
             {"bytes": True, "length": 4},
             {},
-            "field 'image': the bytes are one text, which has no \"length\"; leave it out",
+            'field \'image\': the bytes are one text, which has no "length"; remove "length" from the field',
         ),
-        ("string", {"bytes": True}, {"shape": [2]}, "the shape [2] holds 2 elements, and 1 fields are named"),
-        ("uint8", {"bytes": True, "length": 1 << 21}, {}, "2097152 is no whole number from 1 to 1048576"),
+        ("string", {"bytes": True}, {"shape": [2]}, "the shape [2] has 2 elements, but 1 fields are named"),
+        ("uint8", {"bytes": True, "length": 1 << 21}, {}, "2097152 is not a whole number from 1 to 1048576"),
     ],
 )
 def test_every_mistake_is_named(dtype: str, field: dict[str, Any], more: dict[str, Any], message: str) -> None:
@@ -153,11 +158,11 @@ def test_golden_examples_have_everything_by_name() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image": "AAECAw"}, "event field 'image': 'AAECAw' is no base64 (standard alphabet, padded)"),
-        ({"image": [0, 1, 2, 3]}, "event field 'image': [0, 1, 2, 3] is no base64 (standard alphabet, padded)"),
+        ({"image": "AAECAw"}, "event field 'image': 'AAECAw' is not base64 (standard alphabet, padded)"),
+        ({"image": [0, 1, 2, 3]}, "event field 'image': [0, 1, 2, 3] is not base64 (standard alphabet, padded)"),
         ({"image": "AAEC"}, "event field 'image': 3 bytes, and 4 were expected (4 of uint8)"),
-        ({"s": "/w=="}, "event field 's': 1 bytes are no UTF-8: invalid start byte at byte 0"),
-        ({"b": "2.5"}, "event field 'b': '2.5' is no finite float32"),
+        ({"s": "/w=="}, "event field 's': 1 bytes are not UTF-8: invalid start byte at byte 0"),
+        ({"b": "2.5"}, "event field 'b': '2.5' is not a finite float32"),
         ({"t": None}, "event field 't': it is required, but missing or null"),
     ],
 )

@@ -12,20 +12,26 @@ from tests.unit.model_registry.conftest import GOLDEN, MakePackage
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: no JSON"),
-        ("[]", "line 2: it must be an object"),
-        ('{"event": {"a": 1}, "score": 1}', "line 2: it must be an object"),
-        ('{"event": [], "score": 1, "tolerance": 0}', "line 2: it must be an object"),
-        ('{"event": {"a": 1}, "score": null, "tolerance": 0}', "the score None is no number"),
-        ('{"event": {"a": 1}, "score": [[[[[[[[[[1]]]]]]]]]], "tolerance": 0}', "the score [[[[[[[[[[1]]]]]]]]]] is no number"),
-        ('{"event": {"a": 1}, "score": [{"label": "a", "score": "1"}], "tolerance": 0}', "is no number, text, array of these"),
-        ('{"event": {"a": 1}, "score": {"a": {}}, "tolerance": 0}', "the score {'a': {}} is no number"),
-        ('{"event": {"a": 1}, "score": {}, "tolerance": 0}', "the score {} is no number"),
-        ('{"event": {"a": 1}, "score": 1, "tolerance": -1}', "the tolerance -1 is no number from 0 on"),
+        ("{", "line 2: the line is not JSON"),
+        ("[]", "line 2: the line must be an object"),
+        ('{"event": {"a": 1}, "score": 1}', "line 2: the line must be an object"),
+        ('{"event": [], "score": 1, "tolerance": 0}', "line 2: the line must be an object"),
+        ('{"event": {"a": 1}, "score": null, "tolerance": 0}', "the score None is not a number"),
+        (
+            '{"event": {"a": 1}, "score": [[[[[[[[[[1]]]]]]]]]], "tolerance": 0}',
+            "the score [[[[[[[[[[1]]]]]]]]]] is not a number",
+        ),
+        (
+            '{"event": {"a": 1}, "score": [{"label": "a", "score": "1"}], "tolerance": 0}',
+            "is not a number, a text, an array or object of these",
+        ),
+        ('{"event": {"a": 1}, "score": {"a": {}}, "tolerance": 0}', "the score {'a': {}} is not a number"),
+        ('{"event": {"a": 1}, "score": {}, "tolerance": 0}', "the score {} is not a number"),
+        ('{"event": {"a": 1}, "score": 1, "tolerance": -1}', "the tolerance -1 is not a number of at least 0"),
         ('{"event": {}, "score": 1, "tolerance": 0}', "event field 'a': it is required, but missing or null"),
         ('{"event": {"a": null}, "score": 1, "tolerance": 0}', "event field 'a': it is required, but missing or null"),
-        ('{"event": {"a": "x"}, "score": 1, "tolerance": 0}', "event field 'a': 'x' is no finite float32"),
-        ('{"event": {"a": 1, "b": [1]}, "score": 1, "tolerance": 0}', "event field 'b': [1] is no finite float32"),
+        ('{"event": {"a": "x"}, "score": 1, "tolerance": 0}', "event field 'a': 'x' is not a finite float32"),
+        ('{"event": {"a": 1, "b": [1]}, "score": 1, "tolerance": 0}', "event field 'b': [1] is not a finite float32"),
     ],
 )
 def test_a_broken_golden_example_is_named(make_package: MakePackage, line: str, message: str) -> None:

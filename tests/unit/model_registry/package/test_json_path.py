@@ -40,7 +40,7 @@ def test_a_path_has_so_many_steps_at_most() -> None:
 def test_a_path_into_an_object_begins_with_a_name() -> None:
     assert parse_object_path("a[0]") == ("a", 0)
     assert [canonical(text) for text in ('"a"."b.c"', "a[00]", "header:ce_id")] == ['a."b.c"', "a[0]", "header:ce_id"]
-    with pytest.raises(ValueError, match="begins with a name"):
+    with pytest.raises(ValueError, match="must begin with a name"):
         parse_object_path("[0].a")
 
 

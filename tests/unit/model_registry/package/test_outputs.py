@@ -71,18 +71,27 @@ RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"output": ONE | {"top": 0}}, "output.top: 0 is no whole number from 1 to 1000"),
-        ({"output": ONE | {"top": 2}}, 'output: top gives classes by their labels; write "labels": ["cat", "dog", ...]'),
+        ({"output": ONE | {"top": 0}}, "output.top: 0 is not a whole number from 1 to 1000"),
+        (
+            {"output": ONE | {"top": 2}},
+            'output: "top" requires labels, which name the classes; write "labels": ["cat", "dog", ...]',
+        ),
         ({"output": ONE | {"top": 4}, "labels": LABELS}, "output: top is 4, but there are only 3 labels"),
-        ({"output": ONE | {"top": 1, "index": 1}}, "output: index and top read the tensor in two ways; leave one of them out"),
-        ({"output": ONE | {"shape": [2, 0]}}, "output.shape: 0 is no whole number from 1"),
-        ({"output": ONE | {"shape": [None]}}, "output.shape: null is no length; -1 is any length"),
+        (
+            {"output": ONE | {"top": 1, "index": 1}},
+            "output: index and top read the tensor in two ways; remove one of these keys",
+        ),
+        ({"output": ONE | {"shape": [2, 0]}}, "output.shape: 0 is not a whole number from 1"),
+        (
+            {"output": ONE | {"shape": [None]}},
+            "output.shape: a dimension in the shape is null; write its size, or -1 for any length",
+        ),
         ({"output": ONE | {"shape": 4}}, "output.shape: 4 is not a list of at most 8 lengths"),
         (
             {"output": ONE | {"shape": [2048, 2048]}},
             "output.shape: the shape [2048, 2048] has 4194304 elements; a score may have at most 1048576",
         ),
-        ({"output": ONE | {"labels": LABELS}}, "output: an output has labels only with top or with a decision by argmax"),
+        ({"output": ONE | {"labels": LABELS}}, 'output: "labels" has no effect without "top" and without a decision by argmax'),
         ({"output": [BREED | {"labels": ["a", "a"]}]}, "output[0]: labels: label 'a' is repeated"),
         ({"output": [BOXES, BREED], "decision": {"argmax": True}}, 'name the output that decides: "output": "boxes"'),
         (
@@ -95,9 +104,9 @@ RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
         ),
         (
             {"output": [BOXES, BREED], "decision": {"argmax": True, "output": "boxes"}},
-            'leave "index" and "shape" of its output out',
+            'remove "index" and "shape" from its output',
         ),
-        ({"output": ONE, "decision": {"argmax": True}}, 'decision: argmax gives a label; write "labels"'),
+        ({"output": ONE, "decision": {"argmax": True}}, 'decision: argmax requires labels; write "labels"'),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": 1}}, "decision.argmax: 1 is not valid; write"),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "threshold": 0.5}}, '"below": "unsure"'),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "above": 1}}, "decision: unknown key 'above'"),
@@ -198,8 +207,16 @@ def test_what_is_read_of_a_batch() -> None:
         ({"output": ONE | {"top": 1}, "labels": ["a", "b"]}, P, r"is float32 of shape \(2, 3\), not rows of 2 numbers, one a"),
         ({"output": ONE | {"top": 1}, "labels": LABELS}, P.astype(str).astype(object), "output 'p' is string of shape"),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True}}, P[:, 0], "not rows of 3 numbers"),
-        ({"output": ONE}, np.zeros((1, MAX_ELEMENTS // 16), bool), "the answer to one event has 2097152 elements; at most"),
-        ({"output": ONE}, np.zeros((1024, 65536), bool), "the answers to 1024 events have 67108864 elements; at most 33554432"),
+        (
+            {"output": ONE},
+            np.zeros((1, MAX_ELEMENTS // 16), bool),
+            "the answer to one event has 2097152 elements; the limit is",
+        ),
+        (
+            {"output": ONE},
+            np.zeros((1024, 65536), bool),
+            "the answers to 1024 events have 67108864 elements; the limit is 33554432",
+        ),
     ],
 )
 def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], actual: Any, message: str) -> None:

@@ -59,27 +59,27 @@ IMAGE = {"name": "image", "array": True}
             "inputs[0].shape: 3 is not a list of at most 8 whole numbers, the dimensions that follow",
         ),
         ({"shape": [1] * 9, "fields": ["a"]}, "is not a list of at most 8 whole numbers"),
-        ({"shape": [3, 0], "fields": [IMAGE]}, "inputs[0].shape: 0 is no whole number from 1 to 1048576"),
-        ({"shape": [3, -2], "fields": [IMAGE]}, "-2 is no whole number from 1"),
-        ({"shape": [3, True], "fields": [IMAGE]}, "True is no whole number from 1"),
-        ({"shape": [3, None], "fields": [IMAGE]}, "null is no length; every dimension beside the batch is fixed"),
+        ({"shape": [3, 0], "fields": [IMAGE]}, "inputs[0].shape: 0 is not a whole number from 1 to 1048576"),
+        ({"shape": [3, -2], "fields": [IMAGE]}, "-2 is not a whole number from 1"),
+        ({"shape": [3, True], "fields": [IMAGE]}, "True is not a whole number from 1"),
+        ({"shape": [3, None], "fields": [IMAGE]}, "a dimension in the shape is null; write its size, or -1"),
         (
             {"shape": [1 << 11, 1 << 10], "fields": [IMAGE]},
             "the shape [2048, 1024] has 2097152 elements; a tensor may have at most 1048576",
         ),
         (
             {"shape": [2, 2], "fields": ["a", "b"]},
-            "the shape [2, 2] holds 4 elements, and 2 fields are named; name 4 fields, or",
+            "the shape [2, 2] has 4 elements, but 2 fields are named; name 4 fields, or",
         ),
         ({"shape": [], "fields": ["a", "b"]}, "the shape [] is one value, but 2 fields are named; name one field"),
         ({"shape": [], "fields": [IMAGE]}, "the shape [] is one value, but field 'image' is an array; name a scalar field"),
-        ({"shape": [2, 2], "fields": [IMAGE | {"length": 5}]}, 'but the "length" of field \'image\' is 5; leave "length" out'),
+        ({"shape": [2, 2], "fields": [IMAGE | {"length": 5}]}, 'but the "length" of field \'image\' is 5; remove "length"'),
         ({"fields": [IMAGE]}, "field 'image': an array field is written"),
-        ({"fields": ["a"], "value": 1}, "a constant takes no fields and no default"),
-        ({"value": 1, "default": 2}, "a constant takes no fields and no default"),
-        ({"value": "one"}, "the value: 'one' is no finite float32"),
+        ({"fields": ["a"], "value": 1}, "must not have fields or a default"),
+        ({"value": 1, "default": 2}, "must not have fields or a default"),
+        ({"value": "one"}, "the value: 'one' is not a finite float32"),
         ({"value": [[1, 2], [3]]}, "the value[1]: an array of 2 was expected, not of 1 (shape [2, 2])"),
-        ({"value": [[1, 2], [3, True]]}, "the value[1][1]: True is no finite float32"),
+        ({"value": [[1, 2], [3, True]]}, "the value[1][1]: True is not a finite float32"),
         ({"value": [1, 2, 3], "shape": [2, 2]}, "the value: an array of 2 was expected, not of 3 (shape [2, 2])"),
         ({"value": []}, "the value: one value was expected, not an array"),
         ({"value": [[[[[[[[[1]]]]]]]]]}, "is not a list of at most 8 whole numbers"),
@@ -93,7 +93,7 @@ def test_every_mistake_in_a_shape_is_named(tensor: dict[str, Any], message: str)
 
 
 def test_constants_alone_are_refused() -> None:
-    with pytest.raises(SignatureError, match="all are constants; at least one tensor takes a field of the event"):
+    with pytest.raises(SignatureError, match="all tensors are constants; at least one tensor must take a field of the event"):
         parse_signature(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "value": 1}]}))
 
 

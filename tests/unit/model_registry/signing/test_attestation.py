@@ -42,7 +42,7 @@ def test_what_nobody_trusted_signed_is_shown_as_such(store: LayoutStore) -> None
     first, second = version(store, "one"), version(store, "two")
     attest(store, first, "evaluation", GOOD["evaluation"], ONE, NOW)
     (attestation,) = list_attestations(store, first, trusted(TWO), NOW)
-    assert (attestation.verified, attestation.fault) == (False, "no trusted key signed it")
+    assert (attestation.verified, attestation.fault) == (False, "the signature is not from a trusted key")
     content = next(signatures.collect(store, first)).data
     referrers.attach(store, second, bundle.MEDIA_TYPE, content, {})
     (attestation,) = list_attestations(store, second, trusted(ONE), NOW)
@@ -61,7 +61,7 @@ def test_types() -> None:
     names = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION, "comparison": COMPARISON}
     assert {name: type_uri(name) for name in names} == names
     for type_name in ("slsa", "", "ftp://x", "https://x\n", "https://sigstore.dev/cosign/sign/v1"):
-        with pytest.raises(BadReference, match="no type of an attestation"):
+        with pytest.raises(BadReference, match="not a type of attestation"):
             type_uri(type_name)
 
 
@@ -83,8 +83,8 @@ BAD_COMPARISONS: list[tuple[dict[str, Any], str]] = [
     ({"challenger": {"digest": f"sha256:{7:064x}"}}, "but the attested version is sha256:"),
     ({"challenger": {}}, "challenger.digest is None"),
     ({"champion": {"digest": "1.0.0"}}, "champion.digest is '1.0.0'"),
-    ({"champion": "1.0.0"}, "champion is missing, or no object"),
-    ({"verdict": "yes"}, "verdict is 'yes', none of passed, refused, same"),
+    ({"champion": "1.0.0"}, "champion is missing, or is not an object"),
+    ({"verdict": "yes"}, "verdict is 'yes'; it must be one of passed, refused, same"),
     ({"verdict": None}, "verdict is None"),
     ({"rules": []}, "rules must list"),
     ({"rules": [RULE | {"passed": "true"}]}, "rules[0] must have a name"),
@@ -128,7 +128,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (
         "evaluation",
         {"dataset": "x", "metrics": {"a": 1}, "confusion_matrix": {"labels": ["a"], "counts": [[-1]]}},
-        "has -1, no count",
+        "has -1, which is not a count",
     ),
 ]
 

@@ -89,10 +89,10 @@ def test_a_key_ends_when_it_says(folder: Path, written: str, until: datetime | N
 
 
 WRONG = {
-    "": "is no mapping",
-    "[]": "is no mapping",
-    "a: [": "no YAML",
-    "signatures: required\nsignatures: optional": "is given twice, again in line 2",
+    "": "is not a mapping",
+    "[]": "is not a mapping",
+    "a: [": "is not YAML",
+    "signatures: required\nsignatures: optional": "is given twice, the second time in line 2",
     "{}": "'signatures' is missing",
     "signatures: yes": "neither required nor optional",
     "signatures: required": "there are no keys",
@@ -100,22 +100,22 @@ WRONG = {
     "signatures: optional\ncomparisons: yes": "comparisons: True is neither required nor optional",
     "signatures: optional\nnames: yes": "names: True is neither required nor optional",
     "signature: required": "did you mean 'signatures'",
-    "signatures: optional\nkeys: {}": "keys: {} is no list",
-    "signatures: optional\nkeys: [a]": "keys[0]: 'a' is no mapping",
+    "signatures: optional\nkeys: {}": "keys: {} is not a list",
+    "signatures: optional\nkeys: [a]": "keys[0]: 'a' is not a mapping",
     "signatures: optional\nkeys: [{id: a}]": "keys[0]: the key 'file' is missing",
     "signatures: optional\nkeys: [{id: a, path: one.pub}]": "unknown key 'path'",
     "signatures: optional\nkeys: [{id: a, file: one.pub, notafter: 2027-01-01}]": "did you mean 'not_after'",
-    "signatures: optional\nkeys: [{id: 7, file: one.pub}]": "keys[0].id: 7 is no text",
+    "signatures: optional\nkeys: [{id: 7, file: one.pub}]": "keys[0].id: 7 is not a text",
     "signatures: optional\nkeys: [{id: a, file: nowhere.pub}]": "nowhere.pub",
     "signatures: optional\nkeys: [{id: a, file: one.pub, not_after: soon}]": "'soon' is not a valid date",
     "signatures: optional\nkeys: [{id: a, file: one.pub, not_after: 2027}]": "2027 is not a valid date",
     "signatures: optional\nkeys: [{id: a, file: one.pub}, {id: a, file: two.pub}]": "the id 'a' is repeated",
     "signatures: optional\nkeys: [{id: a, file: one.pub}, {id: b, file: one.pub}]": "is repeated",
-    "signatures: optional\ndenied: sha256": "denied: 'sha256' is no list",
+    "signatures: optional\ndenied: sha256": "denied: 'sha256' is not a list",
     "signatures: optional\ndenied: ['1.0.0']": "denied[0]: '1.0.0' is not a valid digest",
     "signatures: optional\nx: 1\n1: 2": "unknown key 'x'",
-    "signatures: !!python/object:os.system {}": "no YAML",
-    "signatures: optional\n{[a]: b}: 1": "no YAML",
+    "signatures: !!python/object:os.system {}": "is not YAML",
+    "signatures: optional\n{[a]: b}: 1": "is not YAML",
 }
 
 

@@ -113,7 +113,7 @@ def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None
         ("{", "cannot be read"),
         ("[]", "cannot be read"),
         ('{"x": ' + "[" * 5_000 + "]" * 5_000 + "}", "nests more than 100 levels deep"),
-        ('{"auths": {"registry.example.com:5000": {"auth": "?"}}}', "no base64"),
+        ('{"auths": {"registry.example.com:5000": {"auth": "?"}}}', "is not base64"),
         ('{"credsStore": "../evil"}', "names the credential helper '../evil'"),
         ('{"credsStore": "absent"}', "docker-credential-absent, which is not installed"),
     ],
@@ -127,7 +127,7 @@ def test_what_cannot_be_used_is_named(config: Path, text: str, error: str) -> No
 
 @pytest.mark.parametrize(
     ("script", "error"),
-    [("echo 'no keyring' >&2; exit 3", "ended with 3: no keyring"), ("exit 0", "something else than credentials")],
+    [("echo 'no keyring' >&2; exit 3", "ended with exit code 3: no keyring"), ("exit 0", "did not return credentials")],
 )
 def test_a_helper_that_fails_may_do_better_later(config: Path, script: str, error: str) -> None:
     helper(config.parent, "broken", script)

@@ -9,12 +9,12 @@ LAUGHS = "\n".join(
     [f"a0: &a0 [{', '.join(['x'] * 10)}]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))]
 )
 WRONG = {
-    "a: 1\na: 2": "the key 'a' is given twice, again in line 2",
+    "a: 1\na: 2": "the key 'a' is given twice, the second time in line 2",
     "{a: 1, b: {c: 1, c: 2}}": "given twice",
     "[" * 200 + "]" * 200: "more than 100 levels",
     "[" * 5_000: "more than 100 levels",
     LAUGHS: "more than 1,000,000 values",
-    "a: &a [*a]": "an alias names a value that holds it",
+    "a: &a [*a]": "an alias names a value that contains the alias",
     "a: 2026-13-45": "month must be in 1..12",
     "a: !!python/object/apply:os.system [x]": "could not determine a constructor",
     "a: [": "line 1",

@@ -25,7 +25,7 @@ def test_a_first_offset_among_the_headers_of_the_event_counts_for_nothing() -> N
 
 @pytest.mark.parametrize("first", [b"41", b"-1", b"", b"x", None, b"9" * 5_000, "\u0661".encode()])
 def test_a_letter_with_a_bad_first_offset_is_unreadable(first: bytes | None) -> None:
-    with pytest.raises(ValueError, match=r"not an offset|greater than the offset in dead\.source, 40"):
+    with pytest.raises(ValueError, match=r"is not an offset|greater than the offset in dead\.source, 40"):
         dead_source([SOURCE, ("dead.first", first)])
 
 

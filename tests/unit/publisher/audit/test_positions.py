@@ -44,7 +44,7 @@ def test_the_form_is_the_contract() -> None:
     ],
 )
 def test_anything_else_is_refused_by_name(text: str | bytes) -> None:
-    with pytest.raises(ValueError, match="not a position") as caught:
+    with pytest.raises(ValueError, match="is not a position") as caught:
         source_position.parse(text)
     assert repr(text) in str(caught.value)
 

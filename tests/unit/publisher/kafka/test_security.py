@@ -32,20 +32,26 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 WRONG: list[tuple[dict[str, Any], tuple[str, ...]]] = [
-    ({**LOGIN, "mechanism": None, "password": "p"}, ("mechanism: missing", "SASL_SSL")),
-    ({**LOGIN, "username": None, "password": "p"}, ("username: missing",)),
-    (LOGIN, ("password_file: missing", "SECURITY__PASSWORD")),
-    ({**LOGIN, "password": "p", "password_file": "password"}, ("password_file: given, and so is password",)),
-    ({"username": "me"}, ("username: 'me', but protocol PLAINTEXT has no log-in", "SASL_PLAINTEXT", "take username out")),
-    ({"protocol": "SSL", "password": "hush"}, ("password: given, but protocol SSL has no log-in", "SASL_SSL")),
+    ({**LOGIN, "mechanism": None, "password": "p"}, ("mechanism: this setting is missing", "SASL_SSL")),
+    ({**LOGIN, "username": None, "password": "p"}, ("username: this setting is missing",)),
+    (LOGIN, ("password_file: this setting is missing", "SECURITY__PASSWORD")),
+    ({**LOGIN, "password": "p", "password_file": "password"}, ("password_file: both password_file and password are set",)),
+    (
+        {"username": "me"},
+        ("username: this setting is 'me', but protocol PLAINTEXT has no log-in", "SASL_PLAINTEXT", "remove username"),
+    ),
+    ({"protocol": "SSL", "password": "hush"}, ("password: this setting is given, but protocol SSL has no log-in", "SASL_SSL")),
     ({"protocol": "PLAINTEXT", "ca_file": "one.crt"}, ("ca_file:", "one.crt", "write protocol: SSL")),
     (
         {**LOGIN, "protocol": "SASL_PLAINTEXT", "password": "p", "verify_hostname": False},
-        ("verify_hostname: 'False'", "write protocol: SASL_SSL"),
+        ("verify_hostname: this setting is 'False'", "write protocol: SASL_SSL"),
     ),
-    ({"protocol": "SSL", "certificate_file": "one.crt"}, ("key_file: missing, but certificate_file is", "one.crt")),
-    ({"protocol": "SSL", "key_file": "one.key"}, ("certificate_file: missing, but key_file is",)),
-    ({"protocol": "SSL", "key_password_file": "password"}, ("key_file: missing, but key_password_file is",)),
+    (
+        {"protocol": "SSL", "certificate_file": "one.crt"},
+        ("key_file: this setting is missing, but certificate_file is", "one.crt"),
+    ),
+    ({"protocol": "SSL", "key_file": "one.key"}, ("certificate_file: this setting is missing, but key_file is",)),
+    ({"protocol": "SSL", "key_password_file": "password"}, ("key_file: this setting is missing, but key_password_file is",)),
     ({"protocol": "SSL", "ca_file": "nowhere"}, ("ca_file:", "nowhere", "No such file")),
     ({"protocol": "SSL", "ca_file": "one.key"}, ("ca_file:", "no PEM certificate")),
     ({"protocol": "SSL", "certificate_file": "one.crt", "key_file": "two.key"}, ("key_file:", "is not the key of")),
@@ -58,8 +64,8 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         {"protocol": "SSL", "certificate_file": "one.crt", "key_file": "one.key", "key_password_file": "nowhere"},
         ("security.key_password_file:", "nowhere", "No such file"),
     ),
-    ({**LOGIN, "password_file": "empty"}, ("password_file:", "holds 0 lines")),
-    ({**LOGIN, "password_file": "lines"}, ("password_file:", "holds 2 lines")),
+    ({**LOGIN, "password_file": "empty"}, ("password_file:", "contains 0 lines")),
+    ({**LOGIN, "password_file": "lines"}, ("password_file:", "contains 2 lines")),
     ({**LOGIN, "password_file": "bytes"}, ("password_file:", "is not text")),
 ]
 

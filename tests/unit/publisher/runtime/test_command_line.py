@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from publisher.errors import Fatal
 from publisher.runtime import command_line
-from publisher.runtime.command_line import Finding, LazyCommands, print_findings
+from publisher.runtime.command_line import DefaultCommandGroup, Finding, LazyCommands, print_findings
 from publisher.runtime.configuration import SettingsError
 from tests.support.canary import URL, seen_in
 from tests.support.processes import command
@@ -114,3 +115,27 @@ def test_a_verb_is_imported_when_it_is_asked_for() -> None:
     assert verbs["there"].name == "there"
     with pytest.raises(ModuleNotFoundError):
         verbs["nowhere"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        (["a.yaml"], "list a.yaml False"),
+        (["--json", "a.yaml"], "list a.yaml True"),
+        (["list", "a.yaml"], "list a.yaml False"),
+        (["get", "a.yaml"], "get a.yaml"),
+    ],
+)
+def test_the_first_command_of_a_group_runs_without_its_name(arguments: list[str], output: str) -> None:
+    app = typer.Typer(cls=DefaultCommandGroup)
+
+    @app.command("list")
+    def list_things(path: str, as_json: bool = typer.Option(False, "--json")) -> None:
+        print("list", path, as_json)
+
+    @app.command()
+    def get(path: str) -> None:
+        print("get", path)
+
+    assert CliRunner().invoke(app, arguments).stdout.strip() == output
+    assert "Usage" in CliRunner().invoke(app, ["--help"]).stdout

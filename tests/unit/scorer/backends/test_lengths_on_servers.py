@@ -63,5 +63,5 @@ def test_events_of_nearly_one_length_are_one_request(tmp_path: Path, kind: str) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_whose_model_has_one_length_is_refused(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(ModelRefused, match=r"the signature gives \(B, -1\), the model wants \[None, 128\]"):
+    with pytest.raises(ModelRefused, match=r"the signature states \(B, -1\), but the model requires \[None, 128\]"):
         opened(kind, tmp_path, SHAPES | {"x": ("int64", [-1, 128])})

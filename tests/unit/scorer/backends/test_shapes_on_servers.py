@@ -153,11 +153,11 @@ def test_requests_have_the_shapes_and_the_constants(tmp_path: Path, kind: str) -
 @pytest.mark.parametrize(
     ("name", "stated", "message"),
     [
-        ("x", ("float16", [-1, 8, 8, 3]), r"signature gives \(B, 3, 8, 8\), the model wants \[None, 8, 8, 3\]"),
-        ("x", ("float32", [-1, 3, 8, 8]), "the signature says float16, the model wants float32"),
+        ("x", ("float16", [-1, 8, 8, 3]), r"signature states \(B, 3, 8, 8\), but the model requires \[None, 8, 8, 3\]"),
+        ("x", ("float32", [-1, 3, 8, 8]), "the signature states float16, but the model requires float32"),
         ("x", ("float16", [4, 3, 8, 8]), "input 'x' has the fixed batch size 4"),
-        ("flag", ("bool", []), r"signature gives \(B\), the model wants \[\]"),
-        ("state", ("float32", [-1, 4]), r"signature gives \(2, 1, 4\), the model wants \[None, 4\]"),
+        ("flag", ("bool", []), r"signature states \(B\), but the model requires \[\]"),
+        ("state", ("float32", [-1, 4]), r"signature states \(2, 1, 4\), but the model requires \[None, 4\]"),
     ],
 )
 def test_a_model_of_another_shape_is_refused(

@@ -115,7 +115,7 @@ def _documents(text: str, change: float) -> dict[str, dict[str, Any]]:
 
 def a_run(text: str = "", key: str | None = "training", change: float = -0.0061) -> AttestationLibrary:
     """Return the attestations of a run, signed by this trusted key or unsigned."""
-    fault = "" if key else "no trusted key signed it"
+    fault = "" if key else "the signature is not from a trusted key"
     attestations = [
         Attestation(type_, predicate, digest("3"), key, fault) for type_, predicate in _documents(text, change).items()
     ]

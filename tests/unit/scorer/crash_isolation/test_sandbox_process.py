@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,7 +20,9 @@ from publisher.runtime.context import Context
 from publisher.runtime.dependency_wait import DependencyUnavailable
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.sandbox_process import SandboxProcess, SandboxProcessDied
+from scorer.decoding.record_metadata import ListedMetadata
 from tests.support import hostile_models, models
+from tests.support.dict_tables import DictTables
 from tests.support.waiting import until
 from tests.unit.scorer.minimal import minimal
 
@@ -76,6 +79,33 @@ def test_a_close_does_not_wait_for_a_fork_server_that_starts_no_process(tmp_path
         fork_server.resume()
     with pytest.raises(DependencyUnavailable, match="loaded into this process again"):
         request.result()
+
+
+def test_events_of_the_sandbox_are_joined_with_the_tables_of_the_worker(tmp_path: Path) -> None:
+    folder = models.joined_package(tmp_path / "m", 2.0)
+    tables = DictTables({"customers": {(3, b"k"): {"b": 5.0}}})
+    sandbox = SandboxProcess(minimal(tables={"customers": {"topic": "customers", "key": "c"}}), Context(), tables)
+    try:
+        loaded = sandbox.load(package.read(folder, name="m", version="1", digest="sha256:" + "0" * 64))
+        metadata = ListedMetadata([None, None], [0, 0], [None, None], [3, 3])
+        decoded = loaded.decoder.decode([b'{"a": 1, "c": "k"}', b'{"a": 1, "c": "-"}'], metadata)
+    finally:
+        sandbox.close()
+    assert (decoded.rows, decoded.tensors["x"].tolist()) == ([0], [[1.0, 5.0]])
+    assert "the table customers has no row with the key '-'" in str(decoded.rejected[1])
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"), [({}, "add tables.customers"), ({"customers": {"topic": "c"}}, "this command reads no tables")]
+)
+def test_a_version_without_its_tables_is_refused_in_the_sandbox(tmp_path: Path, tables: dict[str, Any], message: str) -> None:
+    folder = models.joined_package(tmp_path / "m", 2.0)
+    sandbox = SandboxProcess(minimal(tables=tables), Context())
+    try:
+        with pytest.raises(ModelRefused, match=message):
+            sandbox.load(package.read(folder, name="m", version="1", digest="sha256:" + "0" * 64))
+    finally:
+        sandbox.close()
 
 
 def test_a_version_that_kills_two_sandbox_processes_at_its_load_is_refused(

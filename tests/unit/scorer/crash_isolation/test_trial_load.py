@@ -57,6 +57,20 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+def test_a_version_with_joined_fields_is_tried_without_rows(site: Site) -> None:
+    folder = models.joined_package(site.folder / "package", 2.0)
+    joined = package.read(folder, name="m", version="1.0.0", digest=DIGEST)
+    configured = minimal(
+        model={"cache": site.folder / "cache"}, batching={"max_events": 8}, tables={"customers": {"topic": "c"}}
+    )
+    TrialLoads(configured, site.note, 1, site.outcomes.append).attempt(joined, "", wanted)
+    with pytest.raises(
+        ModelRefused, match=r"joined from the table customers, which the configuration lacks; add tables.customers"
+    ):
+        TrialLoads(site.settings(), site.note, 1, site.outcomes.append, remember=False).attempt(joined, "", wanted)
+    assert site.outcomes == [ACCEPTED, REFUSED]
+
+
 def wanted() -> bool:
     return True
 

@@ -57,7 +57,7 @@ def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
     [
         ("json", "a..b", "'a..b' is not a valid path: an error at character 2; a path has names between dots"),
         ("json", "order id", "'order id' is not a valid path: an error at character 6"),
-        ("json", "[0].id", "'[0].id': a path begins with a name, because an event is an object"),
+        ("json", "[0].id", "the path '[0].id' must begin with a name, because an event is an object"),
         (
             "json-envelope",
             "meta.id",

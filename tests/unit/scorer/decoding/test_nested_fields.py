@@ -52,9 +52,9 @@ SAID = "(shape [2, 3], nested or flat)"
         ([[1, 2, 3], [4, 5, [6]]], Reason.WRONG_TYPE, "field 'v'[1][2]: one value was expected, not an array"),
         ([[1, 2, 3], [4, {}, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: one value was expected, not an object"),
         ([[1, 2, 3], 4], Reason.WRONG_TYPE, "field 'v'[1]: an array of 3 was expected, not 4"),
-        ([[1, 2, 3], [4, "5", 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: '5' is no finite float32"),
-        ([[1, 2, 3], [4, True, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: True is no finite float32"),
-        ([[1, 2, 3], [4, None, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: None is no finite float32"),
+        ([[1, 2, 3], [4, "5", 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: '5' is not a finite float32"),
+        ([[1, 2, 3], [4, True, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: True is not a finite float32"),
+        ([[1, 2, 3], [4, None, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: None is not a finite float32"),
         ([1, 2, 3, 4, 5], Reason.WRONG_TYPE, f"field 'v': an array of 6 was expected, not of 5 {SAID}"),
         ([1, 2, 3, 4, 5, 6, 7], Reason.WRONG_TYPE, "field 'v': an array of 6 was expected, not of 7"),
         ([1, 2, 3, 4, 5, [6]], Reason.WRONG_TYPE, "field 'v'[5]: one value was expected, not an array"),
@@ -77,12 +77,17 @@ def test_a_bad_array_is_named_with_its_place(value: Any, reason: Reason, message
 @pytest.mark.parametrize(
     ("dtype", "value", "reason", "message"),
     [
-        ("uint8", [[1, 2, 3], [4, 256, 6]], Reason.OUT_OF_RANGE, "field 'v'[1][1]: 256 is no uint8 (0 to 255)"),
-        ("uint8", [1, -2, 3, 4, 5, 6], Reason.OUT_OF_RANGE, "field 'v'[1]: -2 is no uint8"),
-        ("uint8", [[1, 2, 3], [4, 1.5, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: 1.5 is no uint8"),
-        ("int64", [[1, 2, 3], [4, 1 << 63, 6]], Reason.OUT_OF_RANGE, "field 'v'[1][1]: 9223372036854775808 is no int64"),
-        ("bool", [[True, False, 1], [True, True, True]], Reason.WRONG_TYPE, "field 'v'[0][2]: 1 is no bool"),
-        ("string", [["a", "b", 3], ["d", "e", "f"]], Reason.WRONG_TYPE, "field 'v'[0][2]: 3 is no string"),
+        ("uint8", [[1, 2, 3], [4, 256, 6]], Reason.OUT_OF_RANGE, "field 'v'[1][1]: 256 is not a valid uint8 (0 to 255)"),
+        ("uint8", [1, -2, 3, 4, 5, 6], Reason.OUT_OF_RANGE, "field 'v'[1]: -2 is not a valid uint8"),
+        ("uint8", [[1, 2, 3], [4, 1.5, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: 1.5 is not a valid uint8"),
+        (
+            "int64",
+            [[1, 2, 3], [4, 1 << 63, 6]],
+            Reason.OUT_OF_RANGE,
+            "field 'v'[1][1]: 9223372036854775808 is not a valid int64",
+        ),
+        ("bool", [[True, False, 1], [True, True, True]], Reason.WRONG_TYPE, "field 'v'[0][2]: 1 is not a bool"),
+        ("string", [["a", "b", 3], ["d", "e", "f"]], Reason.WRONG_TYPE, "field 'v'[0][2]: 3 is not a string"),
     ],
 )
 def test_a_bad_element_is_named_with_its_place(dtype: str, value: Any, reason: Reason, message: str) -> None:

@@ -16,7 +16,10 @@ def test_skip_is_the_last_line_if_all_events_are_confirmed() -> None:
         counts.confirm(line)
     assert counts.complete
     assert counts.counts() == DeliveryCounts(written=3, uncertain=0, rejected=0, skip=4, repeated=0)
-    assert counts.counts().progress() == ("3 events were written", "to continue, add --skip 4")
+    assert counts.counts().progress() == (
+        "3 events were written",
+        "to write the remaining events, run the command again with --skip 4",
+    )
 
 
 def test_another_run_continues_before_the_first_event_that_is_not_confirmed() -> None:
@@ -27,7 +30,8 @@ def test_another_run_continues_before_the_first_event_that_is_not_confirmed() ->
     assert counts.counts() == DeliveryCounts(written=3, uncertain=1, rejected=0, skip=12, repeated=2)
     assert counts.counts().progress() == (
         "3 events were written, 1 are uncertain: sent but not confirmed",
-        "to continue, add --skip 12, which writes 1 uncertain events and 2 confirmed events after them again",
+        "to write the remaining events, run the command again with --skip 12, "
+        "which writes 1 uncertain events and 2 confirmed events after them again",
     )
 
 

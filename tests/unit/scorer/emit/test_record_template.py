@@ -38,7 +38,7 @@ def test_emit_fills_headers_and_takes_a_field_for_the_value() -> None:
     assert value_of("n", False, event, 1) == b"[1]"
     for field, base, said in (
         ("imagine", True, "line 7: the event has no field 'imagine' for its value"),
-        ("text", True, "line 7: field 'text': 'é' is no base64 (standard alphabet, padded)"),
+        ("text", True, "line 7: field 'text': 'é' is not base64 (standard alphabet, padded)"),
     ):
         with pytest.raises(Fatal) as caught:
             value_of(field, base, event, 7)

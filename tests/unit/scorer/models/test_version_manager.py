@@ -537,7 +537,7 @@ def unsigned(site: Site, folder: Path) -> str:
     keys.generate(folder / "release", None)
     (folder / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: release.pub}]\n")
     signatures.sign(site.store, site.store.resolve("1.0.0").digest, keys.read_private(folder / "release.key", None), NOW)
-    return "it has no signature"
+    return "there is no signature"
 
 
 def too_large(site: Site, folder: Path) -> str:

@@ -18,6 +18,7 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
+from scorer.tables.tables import Tables
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from scorer.worker.worker import Worker, unknown_targets
@@ -47,6 +48,7 @@ class Looped:
         answers: AnswerStartOffsets | None = None,
         settings: Settings = SETTINGS,
         targets: Callable[[], tuple[Target, Target] | None] = unknown_targets,
+        tables: Tables | None = None,
     ) -> None:
         self.group = Group()
         self.group.committed[HERE] = 7, mark
@@ -75,6 +77,7 @@ class Looped:
         self.quarantine = create_autospec(Quarantine, instance=True)
         self.quarantine.limit_events.side_effect = lambda events: events
         self.metrics = Metrics(self.session.counters, settings.model)
+        self.progress = WorkerProgress(0.0)
         self.loop = Worker(
             settings,
             intake=self.group.intake,
@@ -83,9 +86,10 @@ class Looped:
             scorer=self.scoring,
             quarantine=self.quarantine,
             metrics=self.metrics,
-            progress=WorkerProgress(0.0),
+            progress=self.progress,
             traces=Traces(),
             targets=targets,
+            tables=tables,
         )
         self.group.assign(0, claimed=False)
 

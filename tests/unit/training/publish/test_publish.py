@@ -151,7 +151,7 @@ def test_only_what_passed_in_this_run_is_signed(store: LayoutStore, pushed: str)
     attest_once(store, pushed, "comparison", comparison(pushed, "refused"), KEY, AT)
     with pytest.raises(Refused, match="run 0123456789ab attested have the verdicts 'refused'"):
         sign_once(store, pushed, VERSION, RUN, KEY, AT)
-    with pytest.raises(Refused, match="it has no signature"):
+    with pytest.raises(Refused, match="there is no signature"):
         signatures.verify(store, pushed, KEYS, AT)
     attest_once(store, pushed, "comparison", comparison(pushed, champion=None), KEY, AT)
     for _ in range(2):

@@ -127,7 +127,9 @@ def test_a_trial_whose_process_dies_again_and_again_is_named(unbroken: Searched,
     with pytest.raises(Fatal) as raised:
         searched(tmp_path, Dying(tmp_path, 9))
     first = unbroken.rungs[1].trials[0].trial
-    assert str(raised.value) == f"the process of trial {first} died 3 times before 8 trees or epochs, last by signal 9"
+    assert (
+        str(raised.value) == f"the process of trial {first} died 3 times before 8 trees or epochs, the last time with signal 9"
+    )
     assert (raised.value.exit_code, len(list(tmp_path.glob("death-*")))) == (REFUSED, 3)
 
 

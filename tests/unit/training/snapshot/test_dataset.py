@@ -95,7 +95,7 @@ def test_a_damaged_blob_leaves_nothing_behind(
     with pytest.raises(Corrupt, match="has digest"):
         dataset.pull(store, artifact, tmp_path / "empty" / "back")
     assert list((tmp_path / "empty").iterdir()) == []
-    with pytest.raises(Refused, match="at most 100 are read"):
+    with pytest.raises(Refused, match="the limit is 100 bytes"):
         dataset.pull(store, artifact, tmp_path / "empty" / "back", max_bytes=100)
 
 
@@ -144,7 +144,7 @@ def test_manifests_that_say_something_else_are_refused(
     assert len(described) == 1
     renamed = msgspec.structs.replace(copied, digest=f"sha256:{1:064x}")
     manifests = {
-        "has no manifest": files,
+        "has no file manifest": files,
         "not a valid document": (*files, layer(store, MANIFEST, b"{")),
         "does not match the files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
         "is stored with 1 bytes": (*files, layer(store, MANIFEST, b"1", size=2)),
@@ -162,7 +162,7 @@ def test_too_many_files_are_told_before_any_is_stored(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset, "MAX_FILES", 3)
-    with pytest.raises(Refused, match="at most 3 are allowed") as refused:
+    with pytest.raises(Refused, match="the limit is 3 files") as refused:
         dataset.push(store, versions["1.0.0"], records, copied)
     assert refused.value.hint == "set snapshot.keep: false"
 

@@ -13,6 +13,8 @@ from model_registry.package.signature import Argmax, Decision, InputField, Outpu
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.reader import PartitionBatch
 from scorer.decoding import decoder_factory
+from scorer.decoding.types import Decoder
+from scorer.features.read import FeatureLogDecoder, decode_json
 from tests.unit.scorer.minimal import minimal
 from training.settings import TrainingSettings
 from training.snapshot.files import Frozen, Kind, PartitionFile, finish, path_of
@@ -65,7 +67,9 @@ class Bench:
     def joined(self, settings: TrainingSettings | None = None, signature: Signature = SIGNATURE, **scorer: Any) -> Joined:
         stated: dict[str, Any] = {"input": {"id": "id"}, "labels": {"topic": LABELS}} | scorer
         configured = minimal(**stated)
-        decoder = decoder_factory.create_decoder(configured, signature)
+        decoder: Decoder = decoder_factory.create_decoder(configured, signature)
+        if settings is not None and settings.snapshot.from_ == "features":
+            decoder = FeatureLogDecoder(signature, decode_json)
         return join(self.folder, self.frozen, configured, settings or training(), signature, decoder)
 
 
@@ -127,6 +131,30 @@ def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
     }
     assert joined.left_out.first["wrong-type"].startswith(f"{EVENTS}[0]@5: ")
     assert joined.labels.counts == {"without-event": 4}
+
+
+def logged(number: int, days: float, **inputs: str) -> Record:
+    """The feature record of an event; `inputs` are JSON texts."""
+    source = {"topic": EVENTS, "partition": 0, "offset": number}
+    head = {"id": f"e{number}", "source": source, "event_ms": 1, "scored_ms": 2, "version": "v", "digest": "d"}
+    named = ", ".join(f'"{name}": {text}' for name, text in inputs.items())
+    return days, b"key", f'{json.dumps(head)[:-1]}, "inputs": {{{named}}}}}'.encode()
+
+
+def test_rows_of_the_feature_log_are_the_logged_inputs_bit_for_bit(tmp_path: Path) -> None:
+    texts = ["-0.0", "7.038531e-26", "0.1", "3.4028235e38", "1e-45"]
+    records = [logged(number, 50 - number, a=text, carrier='"UA"') for number, text in enumerate(texts)]
+    records.append(logged(9, 40, a="1.5"))
+    labels = [label(number, number % 2) for number in (*range(5), 9)]
+    joined = Bench(tmp_path, [records], [labels]).joined(training(snapshot={"at_least": 3, "from": "features"}))
+    served = np.array([np.float32(text) for text in texts])
+    served[1] = np.nextafter(served[1], np.float32(0))  # numpy rounds this text twice
+    assert joined.rows.tensors["a"].tobytes() == served.tobytes()
+    assert joined.rows.tensors["carrier"][:, 0].tolist() == ["UA"] * 5
+    assert joined.left_out.counts == {"missing-field": 1}
+    assert "has no input 'carrier'" in joined.left_out.first["missing-field"]
+    assert joined.rows.logged
+    assert joined.rows.select(np.array([1])).logged
 
 
 def test_coverage_is_of_the_mature_events(tmp_path: Path) -> None:

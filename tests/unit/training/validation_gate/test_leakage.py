@@ -1,5 +1,6 @@
 """What the champion learned from, by its provenance, and whether rows are among it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,20 @@ def test_rows_that_were_learned_from_are_counted(span: tuple[int, int], until: i
     assert Learned("C", {("in", 0): span}, until).rows(ROWS, "C") == count
     assert Learned("C", {("in", 1): span, ("other", 0): span}, until).rows(ROWS, "C") == 0
     assert Learned("C", {("in", 0): span}, until).rows(ROWS, "another cluster") == 0
+
+
+def test_between_events_and_the_feature_log_the_time_decides() -> None:
+    logged = replace(ROWS, logged=True)
+    events = Learned("C", {("in", 0): (2, 6)}, 3_000)
+    assert (events.rows(ROWS, "C"), events.rows(logged, "C")) == (2, 4)
+    assert Learned("C", {("in", 0): (2, 6)}, None).rows(logged, "C") == len(ROWS)
+    assert Learned("C", {("in", 0): (2, 6)}, 3_000, logged=True).rows(logged, "C") == 2
+
+
+def test_the_provenance_states_whether_the_feature_log_was_read() -> None:
+    config = {"training": {"snapshot": {"from": "features"}}}
+    definition = learned(provenance(externalParameters={"config": config}))
+    assert definition == Learned("C", {("in", 0): (2, 6)}, None, logged=True)
 
 
 def test_the_provenance_of_a_run_tells_what_was_learned_from() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from publisher.errors import REFUSED, Fatal
 from tests.support.models import LINEAR, classifier, linear, linear_package
 from tests.support.models import package as made
 from tests.unit.scorer.minimal import minimal
-from tests.unit.training.hold_out import rows
+from tests.unit.training.hold_out import feature_record, rows
 from training.snapshot.rows import Beside, LabelledRows
 from training.validation_gate.score_holdout import AT_A_TIME, scored
 
@@ -51,6 +52,14 @@ def test_rows_that_a_version_cannot_score_are_told_with_where_they_stand(tmp_pat
     assert evaluated.positive.tolist() == [False, False, False, True, False]
     assert rejected.counts == {"missing-field": 2, "malformed": 1}
     assert rejected.first["missing-field"].startswith("in[0]@1: ")
+
+
+def test_rows_of_the_feature_log_are_scored_with_their_logged_inputs(tmp_path: Path) -> None:
+    records = [feature_record(a=1.0, b=2.0), feature_record(a=1.0), feature_record(a=3.0, b=2.0)]
+    logged = replace(held_out(*records), logged=True)
+    evaluated, rejected = scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), logged)
+    assert evaluated.scores == pytest.approx([0.3, np.nan, 0.5], nan_ok=True)
+    assert rejected.counts == {"missing-field": 1}
 
 
 def test_rows_are_scored_in_batches_in_their_order(tmp_path: Path) -> None:

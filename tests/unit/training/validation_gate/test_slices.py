@@ -10,7 +10,7 @@ import pytest
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from publisher.errors import USAGE, Fatal
 from tests.unit.scorer.minimal import minimal
-from tests.unit.training.hold_out import rows
+from tests.unit.training.hold_out import feature_record, rows
 from training.snapshot.rows import LabelledRows
 from training.validation_gate.slices import LEAST_ROWS, MOST_SLICES, by_field, large
 
@@ -42,6 +42,12 @@ def test_values_of_formats_without_names_are_those_of_the_signature() -> None:
     assert raised.value.exit_code == USAGE
 
 
+def test_values_of_the_feature_log_are_the_logged_inputs() -> None:
+    logged = replace(held_out([feature_record(carrier="UA", a=2.5), feature_record(carrier="AA")]), logged=True)
+    columns = by_field(logged, minimal(), SIGNATURE, ("carrier", "a"))
+    assert {name: column.tolist() for name, column in columns.items()} == {"carrier": ["UA", "AA"], "a": ["2.5", "null"]}
+
+
 def test_a_field_that_no_event_has_is_refused() -> None:
     with pytest.raises(Fatal, match="no held-out event has a field 'carier'"):
         by_field(held_out([{"carrier": "UA"}]), minimal(), SIGNATURE, ("carier",))
@@ -51,5 +57,5 @@ def test_slices_have_enough_rows_and_are_not_too_many() -> None:
     column = np.repeat(np.array(["a", "b", "c"]), [LEAST_ROWS, LEAST_ROWS - 1, LEAST_ROWS + 1])
     assert large(column) == ["a", "c"]
     many = held_out([{"n": at % (MOST_SLICES + 1)} for at in range((MOST_SLICES + 1) * LEAST_ROWS)])
-    with pytest.raises(Fatal, match=f"'n': {MOST_SLICES + 1} values have 1,000 rows or more"):
+    with pytest.raises(Fatal, match=f"'n' has {MOST_SLICES + 1} values with 1,000 rows or more"):
         by_field(many, minimal(), SIGNATURE, ("n",))

@@ -85,7 +85,9 @@ def test_claim_never_replaces_a_signed_document(repository: Runs, store: Counted
 def test_without_trusted_keys_everything_is_a_claim(repository: Runs, store: Counted) -> None:
     repository.run(0)
     document = of(looked(AttestationReader(store, [])), 0)
-    assert [(each.verified, each.unverified) for each in document.statements] == [(False, "no trusted key signed it")] * 3
+    assert [(each.verified, each.unverified) for each in document.statements] == [
+        (False, "the signature is not from a trusted key")
+    ] * 3
 
 
 def test_expired_key_verifies_nothing(repository: Runs, store: Counted) -> None:

@@ -25,7 +25,7 @@ CHAMPION = (trained.version(0), "sha256:" + "b" * 64)
 
 
 def attested(type_: str, predicate: dict[str, Any], key: str | None = "training") -> Attestation:
-    return Attestation(type_, predicate, "sha256:" + "f" * 64, key, "" if key else "no trusted key signed it")
+    return Attestation(type_, predicate, "sha256:" + "f" * 64, key, "" if key else "the signature is not from a trusted key")
 
 
 def run(*attestations: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.TrainingRun:

@@ -1,4 +1,4 @@
-"""What is no JSON for msgspec, in a field that the model does not read: it spoils neither the event nor its id."""
+"""What is not JSON for msgspec, in a field that the model does not read: it spoils neither the event nor its id."""
 
 import json
 from typing import Any

@@ -94,13 +94,13 @@ def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, 
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
-        ([("__value_schema_id", None)], "header __value_schema_id is b'', which is no id of a schema"),
-        ([("__value_schema_id", b"\1" + bytes(15))], "which is no id of a schema"),
-        ([("__value_schema_id", b"\2" + bytes(16))], "which is no id of a schema"),
-        ([("__value_schema_id", b"\0\0\0\0\7\0")], "which is no id of a schema"),
-        ([("apicurio.value.contentId", b"7")], "which is no id of a schema"),
-        (long("contentId", 0), "which is no id of a schema"),
-        (long("contentId", 2**63), "which is no id of a schema"),
+        ([("__value_schema_id", None)], "header __value_schema_id is b'', which is not the id of a schema"),
+        ([("__value_schema_id", b"\1" + bytes(15))], "which is not the id of a schema"),
+        ([("__value_schema_id", b"\2" + bytes(16))], "which is not the id of a schema"),
+        ([("__value_schema_id", b"\0\0\0\0\7\0")], "which is not the id of a schema"),
+        ([("apicurio.value.contentId", b"7")], "which is not the id of a schema"),
+        (long("contentId", 0), "which is not the id of a schema"),
+        (long("contentId", 2**63), "which is not the id of a schema"),
         ([*(long("contentId", 7) or []), *(long("globalId", 7) or [])], "headers name different schemas"),
         ([*(long("contentId", 7) or []), *(long("contentId", 8) or [])], "headers name different schemas"),
         ([*(confluent("AVRO") or []), *(long("contentId", 8) or [])], "headers name different schemas"),
@@ -153,6 +153,6 @@ def test_a_protobuf_message_is_the_one_that_headers_name() -> None:
 
 
 def test_the_message_is_no_part_of_an_avro_header() -> None:
-    with pytest.raises(Poison, match="no id of a schema"):
+    with pytest.raises(Poison, match="is not the id of a schema"):
         frame(confluent("PROTOBUF", [0]), "avro")
     assert frame([("__key_schema_id", b"x"), ("apicurio.key.contentId", b"x")], "avro") is None

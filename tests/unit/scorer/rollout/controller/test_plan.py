@@ -64,7 +64,7 @@ def test_a_plan_may_be_short() -> None:
             "stepz: unknown key with value 1; the nearest",
         ),
         ({"candidate": "2", "steps": [{"canary": 5, "bakes": 1}, PROMOTE]}, "the nearest valid name is 'bake'"),
-        ({"steps": [PROMOTE]}, "candidate: it is missing"),
+        ({"steps": [PROMOTE]}, "candidate: this key is missing"),
         ({"candidate": "2", "steps": [{"canary": "5%"}]}, "the last step, and no other step, must be promote"),
         ({"candidate": "2", "steps": [PROMOTE, PROMOTE]}, "the last step, and no other step, must be promote"),
         ({"candidate": "2", "steps": [{"promote": False}]}, "steps.0.promote"),

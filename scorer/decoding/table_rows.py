@@ -1,0 +1,125 @@
+"""Decoding of the rows of a table to the joined fields of a signature.
+
+A row is decoded like an event, with the decoder of the table's format. Unlike an event, a row without a value for a required
+field is no error here: whether an event can be scored without the value is decided when the event is joined.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from model_registry.package import field_sources
+from model_registry.package.signature import InputField, Signature, TensorInput
+from publisher.kafka.clients import LARGEST_MESSAGE
+from scorer.dead_letters.reasons import Reason
+from scorer.decoding.types import Decoded, Decoder
+from scorer.settings import Settings
+from scorer.settings.input import InputSettings
+from scorer.tables.row_blocks import BlockLayout, CreateRowDecoder, DecodedRows
+
+
+class TableRowDecoder:
+    """Decoder of the rows of one table for one layout; see `RowDecoder`.
+
+    Args:
+        table: the name of the table.
+        layout: the fields to decode.
+        settings: the settings of the scorer.
+
+    Raises:
+        FormatMismatch: the paths of two fields conflict, or rows in this format cannot contain the fields.
+        Fatal: the library of the format is missing.
+    """
+
+    def __init__(self, table: str, layout: BlockLayout, settings: Settings) -> None:
+        self._layout = layout
+        self._format = _row_settings(table, settings)
+        columns = _columns(layout.fields)
+        blocks = [[columns[field.name] for field in block] for block in layout.blocks]
+        self._whole = self._create(blocks)
+        self._relaxed = self._create([[_optional(field) for field in block] for block in blocks])
+        self._required = [self._create([[columns[name]]]) for name in layout.required]
+
+    def decode(self, values: Sequence[bytes | None]) -> DecodedRows:
+        """Decode rows; see `RowDecoder`."""
+        count = len(values)
+        decoded = self._whole.decode(values)
+        missing = np.zeros((count, len(self._required)), np.bool_)
+        if not decoded.rejected:
+            blocks = [decoded.tensors[str(index)] for index in range(len(self._layout.blocks))]
+            return DecodedRows(np.ones(count, np.bool_), blocks, missing, {})
+        found = np.zeros(count, np.bool_)
+        blocks = self._layout.defaults(count)
+        self._insert(decoded, decoded.rows, blocks)
+        found[decoded.rows] = True
+        others = sorted(decoded.rejected)
+        rejected = dict(decoded.rejected)
+        if self._required:
+            relaxed = self._relaxed.decode([values[row] for row in others])
+            rows = [others[row] for row in relaxed.rows]
+            self._insert(relaxed, rows, blocks)
+            found[rows] = True
+            for column, decoder in enumerate(self._required):
+                absent = decoder.decode([values[row] for row in rows]).rejected
+                missing[[rows[row] for row, error in absent.items() if error.reason == Reason.MISSING_FIELD], column] = True
+            rejected = {others[row]: error for row, error in relaxed.rejected.items()}
+        missing[~found] = True
+        return DecodedRows(found, blocks, missing, rejected)
+
+    def _insert(self, decoded: Decoded, rows: Sequence[int], blocks: list[np.ndarray]) -> None:
+        for index, block in enumerate(blocks):
+            block[list(rows)] = decoded.tensors[str(index)]
+
+    def _create(self, blocks: Sequence[Sequence[InputField]]) -> Decoder:
+        """Create a decoder whose tensors are the blocks, by their index as text."""
+        tensors = [
+            TensorInput(str(index), fields[0].dtype, tuple(fields), fields[0].shape if fields[0].varies else None)
+            for index, fields in enumerate(blocks)
+        ]
+        signature = Signature(tuple(tensors), ())
+        if self._format.input.format == "json":
+            from scorer.decoding.json.decoder import JsonDecoder
+
+            return JsonDecoder(signature, None, LARGEST_MESSAGE)
+        from scorer.decoding.schema_formats.decoder import SchemaDecoder
+
+        return SchemaDecoder(signature, self._format)
+
+
+def row_decoder_factory(table: str, settings: Settings) -> CreateRowDecoder:
+    """Return the function that creates the decoders of the rows of a table."""
+    return lambda layout: TableRowDecoder(table, layout, settings)
+
+
+def _row_settings(table: str, settings: Settings) -> Settings:
+    """Return settings whose input is the topic of the table, with which the decoder of the format is created."""
+    chosen = settings.tables[table]
+    rows = InputSettings(topics=[chosen.topic], format=chosen.format, max_event_bytes=LARGEST_MESSAGE)
+    return settings.model_copy(update={"input": rows})
+
+
+def _columns(fields: Sequence[InputField]) -> dict[str, InputField]:
+    """Return the fields as fields of the row, by their name in the signature.
+
+    Columns at the top level of the row have no path, so that the native scanner reads them.
+    """
+    columns = {}
+    names: set[str] = set()
+    for field in fields:
+        steps = field_sources.column_steps(field)
+        name = str(steps[0])
+        if len(steps) == 1 and name not in names:
+            columns[field.name] = replace(field, name=name, path=None, source=None)
+            names.add(name)
+        else:
+            columns[field.name] = replace(field, path=steps, source=None)
+    return columns
+
+
+def _optional(field: InputField) -> InputField:
+    """Return the field with a default that replaces an absent value. The default has no meaning if the field is required."""
+    if not field.required:
+        return field
+    placeholder = "" if field.dtype == "string" else 0
+    return replace(field, required=False, default=None if field.varies else placeholder)

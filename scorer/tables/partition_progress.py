@@ -1,0 +1,68 @@
+"""The progress of the reader in one partition of a table: its position, the topic's end, and its lag. No I/O.
+
+The lag is the time since the position last equalled the end of the topic. To measure it, the reader asks the broker for the end
+from time to time. When the position reaches an end, the rows are as new as the topic was when this end was asked for.
+"""
+
+from collections import deque
+
+MOST_ENDS = 64
+"""How many ends are kept that the position has not reached yet. If there are more, every second one is dropped."""
+TRUNCATED_SECONDS = 3.0
+
+
+class TablePartitionProgress:
+    """The progress in one partition. One thread, the reader, changes it. Any thread may read the attributes and the lag.
+
+    Attributes:
+        position: the next offset to apply.
+        end: the newest known end of the partition (the last stable offset); None if no broker has answered yet.
+        level_at: when the broker was asked for the newest end that the position has reached, in monotonic seconds; minus
+            infinity before the position reaches an end.
+    """
+
+    def __init__(self, now: float) -> None:
+        """Start at the beginning of the partition, at the time `now` in monotonic seconds."""
+        self.position = 0
+        self.end: int | None = None
+        self.level_at = float("-inf")
+        self._started_at = now
+        self._after_end_since = float("inf")
+        self._ends: deque[tuple[float, int]] = deque()
+
+    def reach(self, position: int) -> None:
+        """Record that all records before this offset are applied."""
+        self.position = max(self.position, position)
+        while self._ends and self._ends[0][1] <= self.position:
+            self.level_at = self._ends.popleft()[0]
+
+    def record_end(self, asked_at: float, end: int, position: int) -> bool:
+        """Record an end of the partition.
+
+        Args:
+            asked_at: when the broker was asked for the end, in monotonic seconds.
+            end: the end.
+            position: the position when the broker was asked.
+
+        Returns:
+            Whether the position can be valid. It is not valid if it has been after the end for TRUNCATED_SECONDS: the topic was
+            recreated or truncated. After a change of the leader, the end may be too low for a moment.
+        """
+        self.end = end
+        if position > end:
+            self._after_end_since = min(self._after_end_since, asked_at)
+            return asked_at - self._after_end_since < TRUNCATED_SECONDS
+        self._after_end_since = float("inf")
+        self._ends.append((asked_at, end))
+        if len(self._ends) > MOST_ENDS:
+            self._ends = deque([*self._ends][::2])  # the newest one, at index MOST_ENDS, is kept
+        self.reach(self.position)
+        return True
+
+    def lag_seconds(self, now: float) -> float:
+        """Return the lag: the time since the position last equalled the end, or since the start if it never has."""
+        return max(0.0, now - max(self.level_at, self._started_at))
+
+    def is_restored(self, since: float) -> bool:
+        """Return whether the position has reached an end for which the broker was asked after `since`."""
+        return self.level_at >= since

@@ -1,0 +1,59 @@
+"""Pause the partitions whose tables are not restored or lag too much, and pass the assignment to the tables.
+
+The worker calls the gate between two batches. Without tables, the gate does nothing.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+
+from publisher.kafka.partitions import Partition, in_ranges
+from scorer.consumer.consumer import EventConsumer
+from scorer.tables.tables import Tables
+
+log = logging.getLogger(__name__)
+
+
+class TableGate:
+    """Pauses the assigned partitions of one scorer that wait for a table. `tables` is None if no tables are configured."""
+
+    def __init__(self, intake: EventConsumer, tables: Tables | None) -> None:
+        self._intake = intake
+        self._tables = tables
+        self._waiting: Mapping[Partition, str] = {}
+
+    @property
+    def waiting(self) -> Mapping[Partition, str]:
+        """The partitions that wait for a table, each with the reason as a sentence."""
+        return self._waiting
+
+    def admit(self, arrivals: Collection[Partition]) -> None:
+        """Pause the partitions that were assigned just now, until their tables are restored.
+
+        Call this method before the client may fetch these partitions. Raises Fatal as `check` does.
+        """
+        if self._tables is not None:
+            self._tables.follow(self._intake.partitions, arrivals)
+            self._apply(self._tables.waiting())
+
+    def check(self) -> None:
+        """Pause the partitions that must wait now, and resume the others.
+
+        Raises:
+            Fatal: the tables cannot be read, or exceed their limits.
+        """
+        if self._tables is not None:
+            self._tables.follow(self._intake.partitions)
+            self._apply(self._tables.waiting())
+
+    def _apply(self, waiting: Mapping[Partition, str]) -> None:
+        before = self._waiting
+        if not waiting and not before:
+            return
+        self._waiting = waiting
+        self._intake.pause(waiting, "table")  # also partitions that waited before: they may have been assigned again
+        if released := before.keys() - waiting.keys():
+            self._intake.resume(released, "table")
+        if started := waiting.keys() - before.keys():
+            log.info("waiting with %s: %s", in_ranges(started), waiting[min(started)])
+        if released and not waiting:
+            log.info("the tables are ready; no partition waits for them")
