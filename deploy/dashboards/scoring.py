@@ -1,4 +1,4 @@
-"""Build the dashboard of the scorers: flow, latency by stage, lag, versions and swaps, dead letters, transactions."""
+"""Build the dashboard of the scorers: flow, latency by stage, lag, versions and swaps, tables, dead letters, transactions."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from panels import THIRD, board, changes, expiry, figure, lines, mean, now, quantile, rate
@@ -268,6 +268,55 @@ ROLLOUT = [
         ],
     ),
 ]
+TABLES = [
+    lines(
+        "Rows of tables",
+        "Rows that all scorers together hold, by table.",
+        "short",
+        [(f"sum by (table) ({now('scorer_table_rows')})", "{{table}}")],
+        width=THIRD,
+    ),
+    lines(
+        "Memory of tables",
+        "Memory of the rows in the scorer that holds the most, by table.",
+        "bytes",
+        [(f"max by (table) ({now('scorer_table_bytes')})", "{{table}}")],
+        width=THIRD,
+    ),
+    lines(
+        "Lag of tables",
+        "Time since the position of the scorer that is furthest behind last equalled the end of the table's topic.",
+        "s",
+        [(f"max by (table) ({now('scorer_table_lag_seconds')})", "{{table}}")],
+        width=THIRD,
+    ),
+    lines(
+        "Look-ups",
+        "Look-ups by table and result. row: a row had the key. no-row: no row had it. no-key: the event had no key.",
+        "ops",
+        [(f"sum by (table, result) ({rate('scorer_table_lookups_total')})", "{{table}} {{result}}")],
+        width=THIRD,
+    ),
+    lines(
+        "Unreadable rows",
+        "Rows that could not be read, by table and reason.",
+        "short",
+        [
+            (
+                f"sum by (table, reason) (increase({now('scorer_table_unreadable_rows_total')}[$__rate_interval]))",
+                "{{table}} {{reason}}",
+            )
+        ],
+        width=THIRD,
+    ),
+    lines(
+        "Partitions that wait for tables",
+        "Partitions that are paused until their tables are restored, or no longer behind.",
+        "short",
+        [(f"sum({now('scorer_table_waiting_partitions')})", "partitions")],
+        width=THIRD,
+    ),
+]
 DEAD_LETTERS = [
     lines(
         "Dead letters by reason",
@@ -317,6 +366,7 @@ def dashboard() -> Dashboard:
         "Lag": LAG,
         "Versions and swaps": VERSIONS,
         "Rollout": ROLLOUT,
+        "Tables": TABLES,
         "Dead letters": DEAD_LETTERS,
         "Transactions": TRANSACTIONS,
     }

@@ -231,7 +231,7 @@ def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarge
             continue  # plan again from the channel's new state
         _read_back(store, move, entry)
         return move
-    raise Conflict(f"other processes move the channel {channel!r} all the time", "use one writer per channel, then repeat")
+    raise Conflict(f"other processes continually move the channel {channel!r}", "use one writer per channel, then repeat")
 
 
 def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Descriptor, target: MoveTarget) -> bool:

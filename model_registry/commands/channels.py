@@ -66,7 +66,10 @@ Keep = Annotated[
 ]
 Grace = Annotated[
     float,
-    typer.Option(help="In an OCI layout, keep content that was written in the last minutes: a push may be in progress.", min=0),
+    typer.Option(
+        help="In an OCI layout, keep content that was written within this number of minutes: a push may be in progress.",
+        min=0,
+    ),
 ]
 
 

@@ -71,7 +71,9 @@ def _check_apart(source: "ModelReference", destination: "ModelReference") -> Non
 
 
 def _warn_of_name(name: str, destination: str) -> None:
-    print_message(f"warning: the signatures are about the model {name!r}, and scorers look for that of {destination}")
+    print_message(
+        f"warning: the signatures are about the model {name!r}, but scorers of {destination} require that repository's name"
+    )
     print_message(f"hint: copy to a repository whose path ends with /{name}, unless the copy is only a backup")
 
 

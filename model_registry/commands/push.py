@@ -106,9 +106,9 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     if ready.derived:
         print_message(f"the version gets the signature {ready.generated_files[package.SIGNATURE].decode()}")
     if ready.left_out:
-        print_message(f"left out, because they do not belong to a package: {', '.join(ready.left_out)}")
+        print_message(f"these files are left out, because they do not belong to a package: {', '.join(ready.left_out)}")
     if not ready.package.golden:
-        print_message("no golden.jsonl: no score of this version is checked before it goes live")
+        print_message("there is no golden.jsonl: no score of this version is checked before it is served")
     if ready.package.golden and not ready.onnxruntime_version:
         cause = "the model runs on a server" if ready.remote else "ONNX Runtime is not installed"
         print_message(f"{cause}: the golden examples were not run")

@@ -123,7 +123,7 @@ def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
     fed = {key: value for key, value in fed.items() if key != "default"}
     document = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
-    return document | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
+    return document | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the largest number of bytes in an event"}]}
 
 
 def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
         return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
     length = _shape(drafting.values[path], row)
     if VARIES in length:
-        bound = f"{BLANK}: the longest that may come; the examples have up to {_longest(drafting.values[path], length)}"
+        bound = f"{BLANK}: the largest length that may occur; the examples have up to {_longest(drafting.values[path], length)}"
         fed = {key: value for key, value in fed.items() if key != "default"}
         return document | {"shape": length, "fields": [fed | {"array": True, "max_length": bound}]}
     if len(row) == 1:

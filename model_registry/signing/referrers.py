@@ -147,7 +147,7 @@ def refer(store: Store, document: bytes) -> Descriptor:
         if _is_listed(store, subject, pushed, artifact_type):
             return pushed
     message = f"{store.repository} stored {pushed.digest} and does not list it with {subject}: other writers overwrote its list"
-    raise Conflict(message, f"one writer at a time; {REMEDY}")
+    raise Conflict(message, f"let only one process write at a time, or {REMEDY}")
 
 
 def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations: dict[str, str]) -> None:

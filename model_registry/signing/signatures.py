@@ -116,7 +116,8 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
     valid = [trusted for trusted in signers if trusted.not_after is None or now < trusted.not_after]
     if not valid:
         raise Refused(
-            f"the signature is from the key {signers[0].id!r}, which is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only"
+            f"the signature is from the key {signers[0].id!r}, "
+            f"which is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only"
         )
     statement = bundle.parse_statement(parsed.payload)
     if digest not in statement.subjects:

@@ -112,7 +112,7 @@ def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None
         try:
             username, _, password = base64.b64decode(packed, validate=True).decode().rstrip("\0").partition(":")
         except (binascii.Error, UnicodeDecodeError):
-            raise Misconfigured(f"{path}: auth of {name!r} is not base64 of user:password", "docker login again") from None
+            raise Misconfigured(f"{path}: auth of {name!r} is not base64 of user:password", "run docker login again") from None
     if not username and not entry.identitytoken:
         return None
     return Credentials(username, password, entry.identitytoken or "")
@@ -122,7 +122,9 @@ def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
     """Run `docker-credential-HELPER get` for a registry and return the credentials; None if the helper has none."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
-        raise Misconfigured(f"{path} names the credential helper {helper!r}", "a helper is letters, digits, '.', '_' and '-'")
+        raise Misconfigured(
+            f"{path} names the credential helper {helper!r}", "the name of a helper has only letters, digits, '.', '_' and '-'"
+        )
     try:
         process = subprocess.run(
             [program, "get"], input=key, capture_output=True, text=True, timeout=HELPER_SECONDS, check=False

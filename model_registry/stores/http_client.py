@@ -436,7 +436,7 @@ def _is_about_a_blob(call: OciRequest) -> bool:
 def attempt_failed(error: httpx.TransportError) -> AttemptFailed:
     """Convert a network error into AttemptFailed."""
     if isinstance(error, httpx.TimeoutException):
-        return AttemptFailed(f"no answer in time ({error})")
+        return AttemptFailed(f"there was no answer in time ({error})")
     return AttemptFailed(f"the connection failed ({error})")
 
 

@@ -43,7 +43,7 @@ class ProgressStream(httpcore.NetworkStream):
         except httpcore.ReadTimeout:
             data = None
         if data is None:
-            raise httpcore.ReadTimeout(f"less than {PROGRESS_BYTES} bytes in {self._limit:g} s")
+            raise httpcore.ReadTimeout(f"the connection transferred less than {PROGRESS_BYTES} bytes in {self._limit:g} s")
         self._waited += self._clock() - began
         self._received += len(data)
         if self._received >= PROGRESS_BYTES:

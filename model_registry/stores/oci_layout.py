@@ -83,7 +83,7 @@ class LayoutStore:
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
         path = self._blob_path(content.digest)
-        description = f"what is to be stored as {content.digest}"
+        description = f"the content to be stored as {content.digest}"
         with self._io():
             self._create()
             if self._holds(path, content):
@@ -124,7 +124,9 @@ class LayoutStore:
             for tag, expected in expect.items():
                 actual = tagged[tag].digest if tag in tagged else None
                 if actual != expected:
-                    raise Conflict(f"the tag {tag!r} is at {actual}, not at {expected}", "read it again and repeat")
+                    raise Conflict(
+                        f"the tag {tag!r} is at {actual}, not at {expected}", "read the tag again, and repeat the command"
+                    )
             other_entries = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
             moved = [msgspec.structs.replace(target, annotations={REF_NAME: tag}) for tag, target in to.items()]
             path = self._path / "index.json"

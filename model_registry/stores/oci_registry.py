@@ -300,7 +300,9 @@ class RemoteStore:
             with ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="tags") as pool:
                 digest_of_tag = dict(zip(all_tags, pool.map(self._digest, all_tags), strict=True))
             if moved := [tag for tag, names in digest_of_tag.items() if names not in (None, expect.get(tag))]:
-                raise Conflict(f"the tag {moved[0]!r} was moved or created meanwhile", "read it again and repeat")
+                raise Conflict(
+                    f"the tag {moved[0]!r} was moved or created meanwhile", "read the tag again, and repeat the command"
+                )
             self._recent.pop(digest, None)
             answer = self._client.request(
                 OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",))
@@ -372,7 +374,7 @@ class RemoteStore:
             except Refused as error:
                 if self._digest(tag) == target.digest:
                     return
-                hint = f"if the registry keeps tags from moving, except {tag!r} and '_h.*' from that rule"
+                hint = f"if the registry keeps tags from moving, exempt {tag!r} and '_h.*' from that rule"
                 raise Refused(str(error), hint) from None
         raise missing
 
@@ -390,7 +392,7 @@ class RemoteStore:
                 return attempt == 0
             if shown not in (before, None):
                 message = f"the tag {tag!r} was moved to {target.digest} and is at {shown}: another writer moved it too"
-                raise Conflict(message, "read it again and repeat; let one writer move a tag")
+                raise Conflict(message, "read the tag again, and repeat the command; let only one process move a tag")
         message = f"{self._client.host} took the move of the tag {tag!r} to {target.digest}, and shows {shown or 'no such tag'}"
         raise Unreachable(
             f"{message} after {sum(VISIBILITY_PAUSES):g} s",
@@ -524,7 +526,7 @@ def _stated_size(answer: OciResponse) -> str:
 def _check_expected(tag: str, actual: str | None, expect: Mapping[str, str | None]) -> None:
     """Raise Conflict if a tag does not name the expected digest. `actual` is the digest that the tag names."""
     if actual != expect[tag]:
-        raise Conflict(f"the tag {tag!r} is at {actual}, not at {expect[tag]}", "read it again and repeat")
+        raise Conflict(f"the tag {tag!r} is at {actual}, not at {expect[tag]}", "read the tag again, and repeat the command")
 
 
 def _is_list(body: bytes, subject: str) -> bool:

@@ -71,7 +71,7 @@ class _HashedSource:
         self._stream = stream
         self._content = content
         self._host = host
-        self._description = f"what is to be stored as {content.digest}"
+        self._description = f"the content to be stored as {content.digest}"
         self._start = stream.tell() if stream.seekable() else None
         self._at = self._hashed = 0
         self._sha = hashlib.sha256()

@@ -38,7 +38,7 @@ app = typer.Typer(
 
 @app.command("show")
 def show_positions(path: Config, flags: Set = None, as_json: Json = False) -> None:
-    """Show the positions, as `publisher status` does."""
+    """Show the positions of a relay, as `publisher status` does."""
     status(path, flags, as_json=as_json)
 
 
@@ -64,7 +64,7 @@ def reset_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Delete the positions: the relay starts as if it had never run. Ends a running relay."""
+    """Delete the positions of a relay, which then starts as if it had never run. A running relay ends."""
     _show(forget(load(path, flags or []).settings, topic), as_json)
 
 

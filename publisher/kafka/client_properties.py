@@ -289,7 +289,7 @@ def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
 
 def _fault(key: str, value: object) -> str | None:
     if (reason := REJECTED.get(key)) is not None:
-        return f"must not be set: {reason}; take it out"
+        return f"must not be set: {reason}; remove it"
     if key not in ALLOWED | SECRET:
         near = difflib.get_close_matches(key, ALLOWED | SECRET, n=1, cutoff=0.5)
         nearest = f"the nearest valid name is {near[0]!r}" if near else "scorer/docs/client-properties.md lists the properties"

@@ -201,7 +201,7 @@ def _check_file(name: str, path: Path | None, security: SecuritySettings) -> Non
         else:
             tls_files.certificates(path)
     except OSError as error:
-        hint = suggestions.file_question(path) or "relative paths begin where the setting was written"
+        hint = suggestions.file_question(path) or "a relative path starts at the folder of the file that contains the setting"
         _fail(name, f"{str(path)!r}: cannot be read: {error.strerror}; {hint}")
     except ValueError as error:
         _fail(name, f"{str(path)!r}: {error}")

@@ -254,7 +254,7 @@ class CheckpointSession:
             self._rejected.produce(self._producer, records, self._on_report if self._singly else None, self._make_room)
         except (BufferError, KafkaException) as error:
             self._record_rejected |= bool(self._rejected)
-            self._failure = self._failure or Aborted(f"could not produce: {error}")
+            self._failure = self._failure or Aborted(f"could not produce a record: {error}")
 
     def _make_room(self) -> None:
         """Wait until the broker has confirmed half of the records in the producer's full queue. Raises Aborted."""

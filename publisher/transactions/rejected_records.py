@@ -155,7 +155,7 @@ class RecordSender:
                 self.enable_delivery_reports()
                 if with_reports:  # an earlier record has failed, and its report has the reason
                     producer.flush(CONFIRM_SECONDS)
-            raise rejected.error() if rejected else Aborted(f"could not produce: {error}") from error
+            raise rejected.error() if rejected else Aborted(f"could not produce a record: {error}") from error
         if with_reports:
             self._confirm(producer, rejected)
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Reso
 
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
+from model_registry.package import field_sources
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import acls, groups
 from publisher.kafka import clients as kafka
@@ -30,7 +31,8 @@ from scorer import topics
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.decoding.record_metadata import ListedMetadata
-from scorer.decoding.types import decode_after_look_ups
+from scorer.decoding.table_rows import row_decoder_factory
+from scorer.decoding.types import LookUpsPending, decode_after_look_ups
 from scorer.evaluation.class_names import Classes
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Unusable
@@ -42,6 +44,7 @@ from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
 from scorer.tables.lookup import ExampleTables
+from scorer.tables.row_blocks import BlockLayout, DecodedRows, RowDecoder
 from scorer.topics import DescribedTopic
 
 BEGIN_SECONDS = 60.0  # time limit of the first transaction, which may wait until its coordinator has loaded its state
@@ -97,6 +100,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         yield Finding("native", True, f"native library: {plugin_status()}")
         yield from _logged_fields(settings, servable)
         yield from _samples(settings, servable, described)
+        yield from _rows(settings, servable, described)
     if described and settings.labels.topic:
         yield _labels(settings, settings.labels.topic, described, hidden)
 
@@ -218,9 +222,10 @@ def _broker_settings(admin: AdminClient) -> dict[str, ConfigEntry]:
     """Return the settings of a broker by name; {} if this client may not read them."""
     try:
         resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
-        return admin.describe_configs([resource], request_timeout=5)[resource].result()
+        settings: dict[str, ConfigEntry] = admin.describe_configs([resource], request_timeout=5)[resource].result()
     except KafkaException:
         return {}
+    return settings
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
@@ -274,6 +279,40 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
             yield Finding("sample", True, f"the newest {decodable} events of {name} can be decoded")
             yield from _ids(settings.input.id_field, name, decoded.ids)
             yield from _carried_fields(settings.output.carry, name, decoded.carried or [])
+
+
+def _rows(settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic]) -> Iterator[Finding]:
+    """Check that the newest rows of tables contain the joined fields of the version."""
+    for name, fields in field_sources.joined_fields(servable.loaded.model.signature()).items():
+        topic = settings.tables[name].topic
+        if topic not in described:
+            continue
+        messages, _ = newest(settings, topic)
+        values = [message.value() for message in messages if message.value() is not None]
+        rejected = _decode_rows(row_decoder_factory(name, settings)(BlockLayout(fields)), values).rejected
+        if not values:
+            yield Finding("rows", True, f"no row of the table {name} was decoded: the newest offsets of {topic} hold no row")
+        elif rejected:
+            row, poison = min(rejected.items(), key=itemgetter(0))
+            excerpt = repr((values[row] or b"")[:200])
+            yield Finding(
+                "rows",
+                False,
+                f"{len(rejected)} of the newest {len(values)} rows of the table {name} cannot be decoded; "
+                f"the first: {poison.reason}: {poison}",
+                f"compare the producer of {topic} with the version's signature; the row: {excerpt}",
+            )
+        else:
+            yield Finding("rows", True, f"the newest {len(values)} rows of the table {name} can be decoded")
+
+
+def _decode_rows(decoder: RowDecoder, values: Sequence[bytes | None]) -> DecodedRows:
+    """Decode rows. Wait for the look-ups of their schemas."""
+    while True:
+        try:
+            return decoder.decode(values)
+        except LookUpsPending:
+            time.sleep(RETRY_SECONDS)
 
 
 def _logged_fields(settings: Settings, servable: Servable) -> Iterator[Finding]:

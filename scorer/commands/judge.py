@@ -49,7 +49,7 @@ from scorer.settings import Settings, load
 USUAL = Margins()
 LAST = "1h"
 POLL_SECONDS = 1.0
-NO_VERSIONS = "no records of this time name a champion and a candidate"
+NO_VERSIONS = "no records in this time range name a champion and a candidate"
 STYLES = {CanaryDecision.PROMOTE: "green", CanaryDecision.ROLL_BACK: "bold red", CanaryDecision.HOLD: "yellow"}
 
 

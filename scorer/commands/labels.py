@@ -42,7 +42,7 @@ def labels(
     read = [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in sorted(spans.items())]
     print_data(as_json, {"read": read, **quality_report.to_dict(assessment)}, lambda: as_tables(assessment))
     if not assessment.labelled:
-        err_console.print("no score of this time has a usable label")
+        err_console.print("no score in this time range has a usable label")
         raise typer.Exit(FINDING)
 
 

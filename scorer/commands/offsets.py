@@ -40,11 +40,12 @@ def offsets(
     path: Config,
     flags: Set = None,
     to: Annotated[
-        str | None, typer.Option(help="Move the group to earliest, latest or an offset. All its scorers must be stopped.")
+        str | None,
+        typer.Option(help="Move the consumer group to earliest, latest or an offset. All its scorers must be stopped."),
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Show or move only this input topic.")] = None,
     partition: Annotated[int | None, typer.Option(help="Show or move only this partition.", min=0)] = None,
-    shadow: Annotated[bool, typer.Option("--shadow", help="Use the group of `scorer run --shadow`.")] = False,
+    shadow: Annotated[bool, typer.Option("--shadow", help="Show or move the consumer group of `scorer run --shadow`.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print the committed offsets of the consumer group, or move them."""

@@ -36,7 +36,7 @@ def run(
 
     logs.configure({})  # an error of the configuration is also a log line
     if share is not None and not shadow:
-        raise Fatal(f"--share {share} needs --shadow", "add --shadow, or leave --share out", USAGE)
+        raise Fatal(f"--share {share} needs --shadow", "add --shadow, or remove --share", USAGE)
     sampled = [] if share is None else [f"shadow.share={share.strip().removesuffix('%').rstrip()}"]
     settings = load(path, [*flags_with_level(flags, log_level), *sampled]).settings
     if shadow:

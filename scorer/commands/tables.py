@@ -1,7 +1,7 @@
 """`scorer tables`: print the tables as the running scorers report them, or the row of a key as the topic has it."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -22,19 +22,16 @@ from publisher.kafka.partitions import Spans
 from publisher.kafka.reader import TopicReader
 from publisher.runtime.command_line import Config, DefaultCommandGroup, Json, Set, print_data
 from publisher.runtime.time_range import iso_time
-from scorer.console.scorer_fold import ScorerState, last_states
+from scorer.console.scorer_fold import last_states
+from scorer.console.table_partitions import TablePartition, summarize
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
 from scorer.observability.read_output_topics import read_to_end
-from scorer.observability.status_record import RUNNING
 from scorer.settings import Settings, load
 from scorer.settings.tables import TableSettings
 
 COLUMNS = ("table", "partition", "scorers", "rows", "bytes", "position", "lag", "state")
 NUMBERS = frozenset({"partition", "scorers", "rows", "bytes", "position", "lag"})
-READY = "ready"
-RESTORING = "restoring"
-NOT_READ = "not read"
 
 app = typer.Typer(
     cls=DefaultCommandGroup,
@@ -43,31 +40,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TablePartition:
-    """One partition of a table, over all running scorers that hold its rows.
-
-    Attributes:
-        table: The name of the table.
-        partition: The number of the partition; None if no running scorer reports the table.
-        scorers: The running scorers that hold the rows: one, or all with `scope: all`.
-        rows: The number of rows; of several scorers the smallest one.
-        bytes: The memory of the rows in one scorer; of several scorers the largest one.
-        position: The next offset that a scorer reads; of several scorers the smallest one.
-        lag_seconds: The time since the position last equalled the topic's end; of several scorers the largest one.
-        state: READY; RESTORING if a scorer has not yet reached the end that the topic had at the assignment; or NOT_READ.
-    """
-
-    table: str
-    partition: int | None
-    scorers: list[str]
-    rows: int = 0
-    bytes: int = 0
-    position: int = 0
-    lag_seconds: float = 0.0
-    state: str = NOT_READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +68,7 @@ def list_tables(path: Config, flags: Set = None, as_json: Json = False) -> None:
     """Print the tables as the running scorers report them: rows, bytes, position and lag by partition."""
     settings = load(path, flags or []).settings
     scorers = last_states(read_to_end(settings, settings.status_topic), time.time()) if settings.tables else []
-    partitions = summarize(list(settings.tables), scorers, time.time())
+    partitions = summarize(scorers, time.time(), list(settings.tables))
     value = {"tables": [asdict(each) for each in partitions]}
     print_data(as_json, value, lambda: as_table(partitions) if settings.tables else f"{path} configures no tables")
 
@@ -126,36 +98,6 @@ def select_table(settings: Settings, name: str) -> TableSettings:
     names = list(settings.tables)
     hint = suggestions.question(name, names) or f"tables: {', '.join(names) or 'none'}"
     raise Fatal(f"the configuration has no table {name!r}", hint, USAGE)
-
-
-def summarize(names: Sequence[str], scorers: Iterable[ScorerState], now: float) -> list[TablePartition]:
-    """Return the partitions of these tables over the running scorers, in the order of `names`, then by number.
-
-    Shadows are omitted, because they hold separate rows. A table that no running scorer reports has one entry without a
-    partition. `now` is in Unix seconds.
-    """
-    running = [each.status for each in scorers if each.state(now) == RUNNING and not each.status.shadow]
-    partitions = []
-    for name in names:
-        reports = [(status.scorer, table) for status in running for table in status.tables if table.table == name]
-        numbers = sorted({table.partition for _, table in reports})
-        for number in numbers:
-            holders = {scorer: table for scorer, table in reports if table.partition == number}
-            partitions.append(
-                TablePartition(
-                    name,
-                    number,
-                    sorted(holders),
-                    min(table.rows for table in holders.values()),
-                    max(table.bytes for table in holders.values()),
-                    min(table.position for table in holders.values()),
-                    max(table.lag_seconds for table in holders.values()),
-                    READY if all(table.restored for table in holders.values()) else RESTORING,
-                )
-            )
-        if not numbers:
-            partitions.append(TablePartition(name, None, []))
-    return partitions
 
 
 def as_table(partitions: Iterable[TablePartition]) -> Table:

@@ -27,6 +27,7 @@ from scorer.console.actions import ActionRunner
 from scorer.console.command_lines import CommandLines
 from scorer.console.http_security import CsrfTokens, StrictHeaders, form
 from scorer.console.state import ConsoleState
+from scorer.console.table_partitions import summarize
 from scorer.console.training import view as training_view
 from scorer.console.training.feed import SOURCE
 from scorer.dead_letters.reasons import Reason
@@ -45,6 +46,7 @@ VIEWS = (
     ("/training", "training", "Training"),
 )
 MAX_REASON = 500
+MOST_TABLE_PARTITIONS = 500  # partitions of tables that are listed
 
 
 @dataclass
@@ -137,8 +139,9 @@ class Console:
             point = self.state.flow.points[-1] if self.state.flow.points else None
             live = len(self.state.scorers.live(now))
             canary = views.canary(self.state, self.tag)
+            tables = summarize(self.state.scorers.live(now), now)[:MOST_TABLE_PARTITIONS]
         most = self.settings.batching.max_events
-        return self._page(request, "throughput", point=point, live=live, most=most, canary=canary)
+        return self._page(request, "throughput", point=point, live=live, most=most, canary=canary, tables=tables)
 
     def regions(self, request: Request) -> Response:
         """Return the page of regions and channels."""

@@ -126,12 +126,18 @@ class Quarantine:
             self._candidate_scored = False
             self._journal.record_death(candidate)
             log.warning(
-                "the sandbox with %d events %s; the death is attributed to the candidate: %s", len(batch), error, candidate
+                "the sandbox process with %d events %s; the death is attributed to the candidate: %s",
+                len(batch),
+                error,
+                candidate,
             )
             return False
         is_failing = self._bisection.died(batch, self._clock.monotonic())
         log.warning(
-            "the sandbox with %d events %s%s", len(batch), error, "; this event is marked as failing" if is_failing else ""
+            "the sandbox process with %d events %s%s",
+            len(batch),
+            error,
+            "; this event is marked as failing" if is_failing else "",
         )
         return is_failing
 

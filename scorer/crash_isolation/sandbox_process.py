@@ -85,7 +85,7 @@ class SandboxProcess:
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
-            log.warning("the sandbox %s while it loaded version %s; retrying", error, package.version)
+            log.warning("the sandbox process %s while it loaded version %s; retrying", error, package.version)
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:

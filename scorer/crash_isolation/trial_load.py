@@ -168,7 +168,9 @@ class TrialLoads:
         except SandboxDied as error:
             if error.in_time:
                 self._on_outcome(DIED)
-                raise ModelRefused(f"a trial process {error} after {error.after:.1f} s; it had {limits}; {REMEDY}") from None
+                raise ModelRefused(
+                    f"a trial process {error} after {error.after:.1f} s; its limits were {limits}; {REMEDY}"
+                ) from None
             self._on_outcome(TOO_LONG)
             return f"a trial process did not finish loading the version within {limits.seconds:g} s; {REMEDY}"
         except Superseded:

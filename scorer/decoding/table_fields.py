@@ -23,7 +23,7 @@ from scorer.native.byte_columns import AsciiColumn, Column
 from scorer.native.scanner import IdColumn
 from scorer.tables.lookup import TableLookup
 
-SHOWN = 60  # characters of a key in an error
+SHOWN = 60  # bytes of a key in an error
 
 
 @dataclass(slots=True)
@@ -219,7 +219,7 @@ def _explain_missing(field: InputField, keys: Column, found: NDArray[np.bool_], 
     errors: dict[int, Poison] = {}
     pairs: Iterable[tuple[int, bytes | None]] = zip(rows.tolist(), byte_columns.take_rows(keys, rows), strict=True)
     for index, key in pairs:
-        shown = repr(key.decode("utf-8", "backslashreplace"))[:SHOWN] if key is not None else ""
+        shown = repr(key[:SHOWN].decode("utf-8", "backslashreplace")) if key is not None else ""
         if key is None:
             fault = f"the event has no key for the table {table}"
         elif found[index]:

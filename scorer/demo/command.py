@@ -29,6 +29,9 @@ def demo(
     rollouts: Annotated[
         bool, typer.Option("--rollout", help="Roll out a good and a bad candidate by plans; the bad one is rolled back.")
     ] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Promote a version that joins each flight with the weather, which is a table.")
+    ] = False,
     with_console: Annotated[bool, typer.Option("--console", help="Also serve the web console, and print its address.")] = False,
     only_kafka: Annotated[
         int,
@@ -37,7 +40,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Score real flights on a real broker, with a version change and a kill, and count lost and duplicated events."""
-    from scorer.demo import regions, run, sandbox
+    from scorer.demo import regions, run, sandbox, weather_tables
     from scorer.demo import rollouts as rollout_demo
     from scorer.demo.options import DemoOptions
     from scorer.demo.summary import DemoSummary
@@ -51,16 +54,24 @@ def demo(
         raise typer.BadParameter(
             "with --regions each region has an embedded cluster; remove --bootstrap-servers", param_hint="--regions"
         )
-    if copied and rollouts:
-        raise typer.BadParameter("use --regions or --rollout, not both", param_hint="--rollout")
+    if copied + rollouts + tables > 1:
+        raise typer.BadParameter(
+            "use only one of --regions, --rollout and --tables", param_hint="--tables" if tables else "--rollout"
+        )
     if with_console and find_spec("uvicorn") is None:
         raise Fatal("--console: the extra `console` is not installed", install_command("cpu", "demo", "console"), USAGE)
-    options = DemoOptions(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console, rollouts)
+    options = DemoOptions(
+        events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console, rollouts, tables
+    )
     with DemoView() as view:
         if copied:
-            summary: regions.RegionsSummary | rollout_demo.RolloutsSummary | DemoSummary = regions.demo(options, view)
+            summary: regions.RegionsSummary | rollout_demo.RolloutsSummary | weather_tables.TablesSummary | DemoSummary = (
+                regions.demo(options, view)
+            )
         elif rollouts:
             summary = rollout_demo.demo(options, view)
+        elif tables:
+            summary = weather_tables.demo(options, view)
         else:
             summary = run.demo(options, view)
     print_data(as_json, summary.to_dict(), summary.table)

@@ -13,6 +13,8 @@ import numpy as np
 import orjson
 
 DATA = Path(__file__).with_name("data")
+TABLES = "tables"
+"""The folder in DATA of the version that needs a table."""
 EXTRACT = DATA / "flights-2013-09-10.jsonl.xz"
 _LAP = "-lap"
 
@@ -30,7 +32,7 @@ def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
 
 def events() -> Iterator[Event]:
     """Yield the flights as events in an endless loop; from the second round on, their ids end in `-lap2`, `-lap3` and so on."""
-    return (_in_lap(event, lap) for lap in count(1) for event, _ in flights())
+    return (in_lap(event, lap) for lap in count(1) for event, _ in flights())
 
 
 def lines(limit: int | None = None) -> Iterator[bytes]:
@@ -69,5 +71,6 @@ def auc(pairs: Iterable[tuple[float, bool]]) -> float:
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
 
 
-def _in_lap(event: Event, lap: int) -> Event:
+def in_lap(event: Event, lap: int) -> Event:
+    """Return the flight with the id of a round: from the second round on, the id ends in `-lap2`, `-lap3` and so on."""
     return event if lap == 1 else {**event, "flight_id": f"{event['flight_id']}{_LAP}{lap}"}

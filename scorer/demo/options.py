@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from publisher.runtime.context import now_ms
+from scorer.demo import weather
 from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000
@@ -21,6 +22,10 @@ dead_letter: {{topic: {prefix}flights.dead}}
 model: {{source: "{repository}", tag: prod, plain_http: {plain_http}, cache: ./cache}}
 http: {{listen: "127.0.0.1:0"}}
 region: {region}
+"""
+TABLES = """\
+tables:
+  {table}: {{topic: {prefix}{table}, key: {key}, scope: all}}
 """
 
 
@@ -40,6 +45,8 @@ class DemoOptions:
     console: bool = False
     rollouts: bool = False
     """Move the channel by rollout plans."""
+    tables: bool = False
+    """Join the flights with the weather of their airports, which is a table."""
 
     @property
     def registry_command(self) -> list[str]:
@@ -73,5 +80,7 @@ def configure(options: DemoOptions, folder: Path, servers: str) -> Settings:
         plain_http=str(options.plain_http).lower(),
         region=NEAR,
     )
+    if options.tables:
+        text += TABLES.format(prefix=prefix, table=weather.TABLE, key=weather.REPORT)
     path.write_text(text, encoding="utf-8")
     return load(path).settings

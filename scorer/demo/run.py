@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import orjson
 
@@ -47,11 +48,18 @@ class Demo:
     """One execution of the demo.
 
     Attributes:
+        old: The version that scores first.
+        new: The version that is promoted while events flow.
+        reason: The reason of the promotion. It names no results of the demo.
         processes: The running processes by name.
         arrivals: The scores received in the region that scores.
         far_arrivals: The scores received in the region with the copies.
         killed_at: When a process was killed, in Unix ms; None if no process was killed.
     """
+
+    old = OLD
+    new = NEW
+    reason = PROMOTION
 
     def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
         self.options = options
@@ -71,7 +79,7 @@ class Demo:
             reader = ScoreReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
             cleanup.enter_context(contextlib.closing(reader))
             self.prepare(cleanup)
-            lines = flights.lines()
+            lines = self.lines()
             first = self.score_first_flights(lines)
             began = now_ms()
             self.view.step(
@@ -92,25 +100,34 @@ class Demo:
                     self.shell.stop(process)
             return self.count(DemoTimes(began, promoted, self.killed_at, ended))
 
+    def lines(self) -> Iterator[bytes]:
+        """Return the flights to replay, as JSON."""
+        return flights.lines()
+
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
         """Start further processes before the replay, and register their clean-up with `cleanup`. Subclasses override this."""
 
     def make_registry(self) -> None:
         """Push both versions and promote the old one."""
         place = self.options.registry or "a folder"
-        self.view.step(f"2. Push two versions of flight-delay to a model registry ({place}), and promote 1.0.0 to prod")
+        self.view.step(f"2. Push two versions of flight-delay to a model registry ({place}), and promote {self.old} to prod")
         registry = self.options.registry_command
         repository = self.options.repository
-        for version in (OLD, NEW):
-            package = flights.DATA / f"flight-delay-{version}"
+        for version in (self.old, self.new):
+            package = self.package(version)
             pushed = self.shell.run(*registry, "push", str(package), f"{repository}:{version}")
             self.view.print_result(f"{version} is {pushed['digest']}")
-        self.shell.run(*registry, "promote", repository, "--to", OLD, "--reason", "first version")
+        self.shell.run(*registry, "promote", repository, "--to", self.old, "--reason", "first version")
+
+    def package(self, version: str) -> Path:
+        """Return the folder of the package of a version."""
+        return flights.DATA / f"flight-delay-{version}"
 
     def start_scorers(self) -> None:
         """Create the topics and start the scorers."""
         self.view.step("3. Create the topics, and start two scorers in one consumer group")
         self.shell.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(PARTITIONS))
+        self.fill_topics()
         for replica in REPLICAS:
             self.processes[f"scorer {replica}"] = self.shell.start(
                 f"scorer-{replica}.log", "scorer", "run", "scorer.yaml", "--workers", "1", "--set", f"replica={replica}"
@@ -126,6 +143,9 @@ class Demo:
         self.view.print_result(f"each scores {PARTITIONS // 2} of {PARTITIONS} partitions")
         if self.options.console:
             self.show_console()
+
+    def fill_topics(self) -> None:
+        """Write the records that must exist before the scorers start. Subclasses override this."""
 
     def show_console(self) -> None:
         """Start the console and print its address."""
@@ -159,18 +179,18 @@ class Demo:
             The time of the promotion in Unix ms.
         """
         self.wait_for("half of the events", lambda: self.seen() >= self.options.events // 2)
-        self.view.step(f"5. After half of the flights: promote {NEW} while events flow")
+        self.view.step(f"5. After half of the flights: promote {self.new} while events flow")
         promoted = now_ms()
-        move = ("promote", "scorer.yaml", "--to", NEW, "--reason", PROMOTION, "--wait")
+        move = ("promote", "scorer.yaml", "--to", self.new, "--reason", self.reason, "--wait")
         rollout = self.shell.run("scorer", *move)["rollout"]
         self.view.print_result(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the move of the channel")
 
         def swapped() -> bool:
             newest = dict(self.arrivals.newest)
-            return len(newest) == PARTITIONS and all(version == NEW for version, _, _ in newest.values())
+            return len(newest) == PARTITIONS and all(version == self.new for version, _, _ in newest.values())
 
-        self.wait_for(f"every partition to show {NEW}", swapped)
-        self.view.print_result(f"every partition has scores of {NEW} after {now_ms() - promoted:,} ms")
+        self.wait_for(f"every partition to show {self.new}", swapped)
+        self.view.print_result(f"every partition has scores of {self.new} after {now_ms() - promoted:,} ms")
         return promoted
 
     def kill_scorer(self) -> None:
@@ -196,7 +216,7 @@ class Demo:
         cut_over = {}
         for message in read_to_end(settings, settings.swaps_topic):
             swap = orjson.loads(message.value() or b"{}")
-            if swap["version"] == NEW:
+            if swap["version"] == self.new:
                 cut_over[f"{swap['topic']}[{swap['partition']}]"] = swap["cut_over_offset"]
         return summarise(report, scores_by_version(settings), dict(sorted(cut_over.items())), self.arrivals, marks)
 

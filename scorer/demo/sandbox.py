@@ -128,7 +128,7 @@ def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
         f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
         *more,
         "scorer rollback scorer.yaml --reason 'going back' --wait",
-        "scorer promote scorer.yaml --to 2.0.0 --reason 'forward again' --wait",
+        f"scorer promote scorer.yaml --to {'3.0.0' if options.tables else '2.0.0'} --reason 'forward again' --wait",
     ]
 
 

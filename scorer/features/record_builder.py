@@ -129,8 +129,8 @@ class FeatureRecordBuilder:
         fits = np.array([len(value or b"") + len(key or b"") <= self.room for _, value, key, *_ in records], np.bool_)
         if fits.all():
             return FeatureRecords(rows, records)
-        kept = [record for record, is_fitting in zip(records, fits.tolist(), strict=True) if is_fitting]
-        return FeatureRecords(rows[fits], kept, Counter({OVERSIZE: int(np.count_nonzero(~fits))}))
+        fitting = [record for record, is_fitting in zip(records, fits.tolist(), strict=True) if is_fitting]
+        return FeatureRecords(rows[fits], fitting, Counter({OVERSIZE: int(np.count_nonzero(~fits))}))
 
 
 def in_order(parts: Sequence[FeatureRecords]) -> Sequence[FeatureRecords]:

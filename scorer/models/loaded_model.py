@@ -283,7 +283,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
         return
     fixed = not any(-1 in (output.shape or ()) for output in signature.outputs)
     if difference := shape_difference(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
-        raise ModelRefused(f"model.fallback does not fit this version: {difference}; correct model.fallback, or leave it out")
+        raise ModelRefused(f"model.fallback does not fit this version: {difference}; correct or remove model.fallback")
 
 
 def _unsupported_part(output: Output, scores: Scores) -> str:

@@ -3,32 +3,65 @@
  * All arguments are borrowed for the time of a call. The caller provides output buffers that are large enough. `ends` receives
  * the offset of the end of each encoded row.
  */
-#include <stdint.h>
-#include <string.h>
+#include "text.h"
 
-/* `text` is a JSON array of `rows` arrays of `columns` numbers each, without spaces. Write each number behind the name of its
- * column. Name c is names[name_ends[c - 1], name_ends[c]), and includes all punctuation. */
-void json_members(const char *text, int64_t rows, int64_t columns, const char *names, const int64_t *name_ends, char *out,
-                  int64_t *ends)
+enum { LONGEST_NUMBER = 24 }; /* characters of a float64 */
+
+/* Copy text up to the byte `stop`, and return the number of copied bytes. Whole words are read and written, unless the text ends
+ * at `end` soon. */
+static inline size_t copy_until(char *to, const char *at, const char *end, char stop)
+{
+    size_t copied = 0;
+    if (end - at < LONGEST_NUMBER + 2 * WORD) {
+        for (; at[copied] != stop; copied++) {
+            to[copied] = at[copied];
+        }
+        return copied;
+    }
+    for (;; copied += WORD) {
+        uint64_t word = word_at(at + copied);
+        memcpy(to + copied, &word, WORD);
+        uint64_t differing = word ^ (EACH_BYTE * (uint8_t)stop);
+        uint64_t marks = (differing - EACH_BYTE) & ~differing & HIGH_BITS; /* only the lowest mark is exact */
+        if (marks) {
+            return copied + lowest(marks);
+        }
+    }
+}
+
+/* Copy a name in whole words, and return the end of the copy. */
+static inline char *copy_name(char *to, const char *name, const char *end)
+{
+    for (const char *at = name; at < end; at += WORD) {
+        memcpy(to + (at - name), at, WORD);
+    }
+    return to + (end - name);
+}
+
+/* `text`, of `size` bytes, is a JSON array of `rows` arrays of `columns` numbers each, without spaces. Write each number behind
+ * the name of its column to `out`, from the offset `begin` on. Name c is names[name_ends[c - 1], name_ends[c]), and includes all
+ * punctuation. A word behind `names` and `out` must be accessible. Return the offset behind the last row. */
+int64_t json_members(const char *text, int64_t size, int64_t rows, int64_t columns, const char *names,
+                     const int64_t *name_ends, char *out, int64_t begin, int64_t *ends)
 {
     const char *at = text + 1; /* behind the bracket of the outer array */
-    char *to = out;
+    const char *end = text + size;
+    char *to = out + begin;
     for (int64_t row = 0; row < rows; row++) {
         at++; /* the bracket of the row */
         const char *name = names;
         for (int64_t column = 0; column < columns; column++) {
             const char *name_end = names + name_ends[column];
-            memcpy(to, name, (size_t)(name_end - name));
-            to += name_end - name;
+            to = copy_name(to, name, name_end);
             name = name_end;
-            while (*at != ',' && *at != ']') {
-                *to++ = *at++;
-            }
-            at++; /* the comma, or the bracket that ends the row */
+            size_t length = copy_until(to, at, end, column + 1 < columns ? ',' : ']');
+            to += length;
+            at += length + 1; /* also the comma, or the bracket that ends the row */
         }
         ends[row] = to - out;
         at++; /* the comma between two rows, or the bracket that ends the outer array */
     }
+    return to - out;
 }
 
 /* Write each number of the matrix as a zigzag varint, the encoding of int and long in Avro. */

@@ -1,22 +1,24 @@
 /* An index from (space, key) to a row number, with batch look-ups. scorer/tables/key_index.py describes its contract.
  *
- * Open addressing with linear probing. A slot holds half of the key's hash and the row number, so that a probe reads one word and
- * seldom a wrong key. A look-up of many keys runs in stages over PART keys: it prefetches the slots, then the rows, then the keys,
- * because each of them is a cache miss in a large index.
+ * Open addressing with linear probing. A slot holds half of the key's hash and the row number, so that a probe reads one word
+ * and seldom a wrong key. A look-up of many keys runs in stages over PART keys: it prefetches the slots, then the rows, then
+ * the keys, because each of them is a cache miss in a large index.
  *
  * Ownership and lifetimes
  * -----------------------
- * The index owns its memory until key_index_free. Functions borrow their arguments for the time of the call. The caller prevents
- * two calls at the same time, with one exception: key_index_reserve only reads what key_index_rows reads, so that both may run at
- * the same time. key_index_reserve fills a larger table of slots, and the next call of key_index_apply uses it. A function that
- * allocates returns false if memory is exhausted; the index is then unchanged, except for keys that were already applied.
+ * The index owns its memory until key_index_free. Functions borrow their arguments for the time of the call. The caller must
+ * prevent two calls at the same time, with one exception: key_index_reserve only reads what key_index_rows reads, so that both
+ * may run at the same time. key_index_reserve copies memory that would be too small to larger memory, and the next function
+ * that changes the index uses the copies. The memory that was used before is freed by the next key_index_reserve, because that
+ * takes long. A function that allocates returns false if memory is exhausted; the index is then unchanged, except for keys that
+ * were already applied.
  */
 #include <stdlib.h>
 
 #include "hash.h"
 #include "text.h"
 
-enum { PART = 32, FEWEST_SLOTS = 64, FEWEST_ROWS = 64, FEWEST_BYTES = 1024, NO_ROW = -1 };
+enum { PART = 32, FEWEST_SLOTS = 64, FEWEST_ROWS = 64, NO_ROW = -1 };
 
 typedef struct {
     uint64_t at;     /* the position of the key in `keys` */
@@ -25,17 +27,21 @@ typedef struct {
 } Row;
 
 typedef struct {
-    uint64_t seed;
-    uint64_t *slots;   /* 0 for a free slot, else the low half of the hash, and the row number plus one */
-    uint64_t *larger;  /* filled by key_index_reserve; else NULL */
-    uint64_t mask;     /* the number of slots minus one */
-    uint64_t larger_mask;
+    uint64_t *slots; /* 0 for a free slot, else the low half of the hash, and the row number plus one */
+    uint64_t mask;   /* the number of slots minus one */
     Row *rows;
-    uint32_t *free;    /* the numbers of the free rows, a stack */
-    char *keys;        /* each key begins at a multiple of WORD */
-    uint64_t row_count, row_room, free_count, free_room;
-    uint64_t key_bytes, key_room;
-    uint64_t wasted;   /* bytes of `keys` that no row uses */
+    uint64_t row_room;
+    char *keys;      /* each key begins at a multiple of WORD */
+    uint64_t key_room;
+} Memory;
+
+typedef struct {
+    uint64_t seed;
+    Memory now, larger, before; /* `larger` and `before` have NULL in place of memory that does not change */
+    uint32_t *free;             /* the numbers of the free rows, a stack */
+    uint64_t row_count, free_count, free_room;
+    uint64_t key_bytes;
+    uint64_t wasted;            /* bytes of `keys` that no row uses */
 } KeyIndex;
 
 /* The keys of a call. `spaces` is NULL if all keys are in the same space; `nulls` is NULL if no key is missing. */
@@ -81,18 +87,18 @@ static inline uint64_t first_slot(uint64_t hash, uint64_t mask)
 
 static inline bool has_key(const KeyIndex *index, uint64_t number, const Keys *keys, int64_t at)
 {
-    const Row *row = &index->rows[number];
+    const Row *row = &index->now.rows[number];
     uint64_t length = (uint64_t)(keys->ends[at] - keys->starts[at]);
     return row->length == length && row->space == space_of(keys, at)
-           && memcmp(index->keys + row->at, keys->text + keys->starts[at], length) == 0;
+           && memcmp(index->now.keys + row->at, keys->text + keys->starts[at], length) == 0;
 }
 
 /* Return the slot of a key, or the free slot at which the probe ended. */
 static uint64_t find(const KeyIndex *index, const Keys *keys, int64_t at, uint64_t hash)
 {
-    uint64_t slot = first_slot(hash, index->mask);
-    for (;; slot = (slot + 1) & index->mask) {
-        uint64_t value = index->slots[slot];
+    uint64_t slot = first_slot(hash, index->now.mask);
+    for (;; slot = (slot + 1) & index->now.mask) {
+        uint64_t value = index->now.slots[slot];
         if (!value || (value >> 32 == (hash & 0xFFFFFFFFu) && has_key(index, row_of(value), keys, at))) {
             return slot;
         }
@@ -111,21 +117,21 @@ static void insert(uint64_t *slots, uint64_t mask, uint64_t value)
 /* Empty a slot, and move the slots after it that would no longer be found. */
 static void erase(KeyIndex *index, uint64_t slot)
 {
-    uint64_t mask = index->mask;
+    uint64_t mask = index->now.mask;
     uint64_t next = slot;
     for (;;) {
         next = (next + 1) & mask;
-        uint64_t value = index->slots[next];
+        uint64_t value = index->now.slots[next];
         if (!value) {
             break;
         }
         uint64_t wanted = (value >> 32) & mask;
         if (((next - wanted) & mask) >= ((next - slot) & mask)) {
-            index->slots[slot] = value;
+            index->now.slots[slot] = value;
             slot = next;
         }
     }
-    index->slots[slot] = 0;
+    index->now.slots[slot] = 0;
 }
 
 static uint64_t used_rows(const KeyIndex *index)
@@ -133,150 +139,184 @@ static uint64_t used_rows(const KeyIndex *index)
     return index->row_count - index->free_count;
 }
 
-/* Make room for `count` items of `size` bytes: by a quarter more than needed, as the memory of a large table counts. */
-static bool grow(void **items, uint64_t *room, uint64_t count, size_t size, uint64_t fewest)
+static void free_memory(Memory *memory)
 {
-    if (count <= *room) {
-        return true;
-    }
-    uint64_t wanted = count + count / 4 + fewest;
-    void *grown = realloc(*items, wanted * size);
-    if (!grown) {
-        return false;
-    }
-    *items = grown;
-    *room = wanted;
-    return true;
+    free(memory->slots);
+    free(memory->rows);
+    free(memory->keys);
+    memset(memory, 0, sizeof *memory);
 }
 
-/* Fill a table of slots that is large enough for `more` further keys, unless the current one is. */
-bool key_index_reserve(KeyIndex *index, int64_t more)
+static bool reserve_slots(KeyIndex *index, uint64_t keys)
 {
-    uint64_t needed = used_rows(index) + (uint64_t)more;
-    uint64_t mask = index->larger ? index->larger_mask : index->mask;
-    if (needed * 4 <= (mask + 1) * 3) {
-        return true;
-    }
-    while (needed * 4 > (mask + 1) * 3) {
+    uint64_t mask = index->now.mask;
+    while (keys * 4 > (mask + 1) * 3) {
         mask = mask * 2 + 1;
+    }
+    if (mask == index->now.mask || (index->larger.slots && mask <= index->larger.mask)) {
+        return true;
     }
     uint64_t *slots = calloc(mask + 1, sizeof *slots);
     if (!slots) {
         return false;
     }
-    for (uint64_t slot = 0; slot <= index->mask; slot++) {
-        if (index->slots[slot]) {
-            insert(slots, mask, index->slots[slot]);
+    for (uint64_t slot = 0; slot <= index->now.mask; slot++) {
+        if (index->now.slots[slot]) {
+            insert(slots, mask, index->now.slots[slot]);
         }
     }
-    free(index->larger);
-    index->larger = slots;
-    index->larger_mask = mask;
+    free(index->larger.slots);
+    index->larger.slots = slots;
+    index->larger.mask = mask;
     return true;
+}
+
+/* Copy `used` bytes to memory for `needed` bytes, and for a quarter more, as the memory of a large table counts. */
+static void *larger_copy(const void *items, uint64_t used, uint64_t *room, uint64_t needed, size_t size)
+{
+    *room = (needed + needed / 4) / size + 1;
+    void *copy = malloc(*room * size);
+    if (copy && used) {
+        memcpy(copy, items, used);
+    }
+    return copy;
+}
+
+/* Make room for `more` further keys of `bytes` bytes in total. */
+bool key_index_reserve(KeyIndex *index, int64_t more, int64_t bytes)
+{
+    free_memory(&index->before);
+    uint64_t rows = index->row_count + (uint64_t)more;
+    uint64_t text = index->key_bytes + (uint64_t)bytes + (uint64_t)more * WORD;
+    Memory *larger = &index->larger;
+    if (rows > (larger->rows ? larger->row_room : index->now.row_room)) {
+        free(larger->rows);
+        uint64_t used = index->row_count * sizeof(Row);
+        larger->rows = larger_copy(index->now.rows, used, &larger->row_room, rows * sizeof(Row), sizeof(Row));
+        if (!larger->rows) {
+            return false;
+        }
+    }
+    if (text > (larger->keys ? larger->key_room : index->now.key_room)) {
+        free(larger->keys);
+        larger->keys = larger_copy(index->now.keys, index->key_bytes, &larger->key_room, text, 1);
+        if (!larger->keys) {
+            return false;
+        }
+    }
+    return reserve_slots(index, used_rows(index) + (uint64_t)more);
 }
 
 static void use_larger(KeyIndex *index)
 {
-    if (index->larger) {
-        free(index->slots);
-        index->slots = index->larger;
-        index->mask = index->larger_mask;
-        index->larger = NULL;
+    Memory *now = &index->now, *larger = &index->larger, *before = &index->before;
+    if (larger->slots) {
+        free(before->slots);
+        before->slots = now->slots;
+        now->slots = larger->slots;
+        now->mask = larger->mask;
     }
+    if (larger->rows) {
+        free(before->rows);
+        before->rows = now->rows;
+        now->rows = larger->rows;
+        now->row_room = larger->row_room;
+    }
+    if (larger->keys) {
+        free(before->keys);
+        before->keys = now->keys;
+        now->keys = larger->keys;
+        now->key_room = larger->key_room;
+    }
+    memset(larger, 0, sizeof *larger);
 }
 
 /* Copy the keys of all rows to a new text without gaps. A free row no longer has space for a key. */
 static bool compact_keys(KeyIndex *index)
 {
-    uint64_t room = index->key_bytes - index->wasted + FEWEST_BYTES;
+    uint64_t room = index->key_bytes - index->wasted + WORD;
     char *keys = malloc(room);
     if (!keys) {
         return false;
     }
     for (uint64_t at = 0; at < index->free_count; at++) {
-        index->rows[index->free[at]].length = 0;
+        index->now.rows[index->free[at]].length = 0;
     }
     uint64_t end = 0;
     for (uint64_t number = 0; number < index->row_count; number++) {
-        Row *row = &index->rows[number];
-        memcpy(keys + end, index->keys + row->at, row->length);
+        Row *row = &index->now.rows[number];
+        memcpy(keys + end, index->now.keys + row->at, row->length);
         row->at = end;
         end += rounded(row->length);
     }
-    free(index->keys);
-    index->keys = keys;
+    free(index->now.keys);
+    index->now.keys = keys;
     index->key_bytes = end;
-    index->key_room = room;
+    index->now.key_room = room;
     index->wasted = 0;
     return true;
 }
 
-/* Return a row that is not in use, with space for a key of this length; NO_ROW if memory is exhausted. */
-static int64_t take_row(KeyIndex *index, uint32_t length)
+/* Return a row that is not in use, with space for a key of this length. key_index_reserve has made room for both. */
+static uint64_t take_row(KeyIndex *index, uint32_t length)
 {
+    uint64_t number = index->row_count;
     if (index->free_count) {
-        uint32_t number = index->free[index->free_count - 1];
-        Row *row = &index->rows[number];
-        if (rounded(row->length) < length) {
-            if (!grow((void **)&index->keys, &index->key_room, index->key_bytes + rounded(length), 1, FEWEST_BYTES)) {
-                return NO_ROW;
-            }
-            row->at = index->key_bytes;
-            index->key_bytes += rounded(length);
-        } else {
+        number = index->free[--index->free_count];
+        if (rounded(index->now.rows[number].length) >= length) {
             index->wasted -= rounded(length); /* the rest of a longer space is still wasted */
+            return number;
         }
-        index->free_count--;
-        return number;
+    } else {
+        index->row_count++;
     }
-    if (!grow((void **)&index->keys, &index->key_room, index->key_bytes + rounded(length), 1, FEWEST_BYTES)
-        || !grow((void **)&index->rows, &index->row_room, index->row_count + 1, sizeof *index->rows, FEWEST_ROWS)) {
-        return NO_ROW;
-    }
-    index->rows[index->row_count].at = index->key_bytes;
+    index->now.rows[number].at = index->key_bytes;
     index->key_bytes += rounded(length);
-    return (int64_t)index->row_count++;
+    return number;
 }
 
-/* Put a key, and return its row number; NO_ROW if memory is exhausted. */
+/* Put a key, and return its row number. */
 static int64_t put(KeyIndex *index, const Keys *keys, int64_t at)
 {
     uint64_t hash = hash_of(index, keys, at);
     uint64_t slot = find(index, keys, at, hash);
-    if (index->slots[slot]) {
-        return (int64_t)row_of(index->slots[slot]);
+    if (index->now.slots[slot]) {
+        return (int64_t)row_of(index->now.slots[slot]);
     }
     uint32_t length = (uint32_t)(keys->ends[at] - keys->starts[at]);
-    int64_t number = take_row(index, length);
-    if (number == NO_ROW) {
-        return NO_ROW;
-    }
-    Row *row = &index->rows[number];
+    uint64_t number = take_row(index, length);
+    Row *row = &index->now.rows[number];
     row->length = length;
     row->space = space_of(keys, at);
-    memcpy(index->keys + row->at, keys->text + keys->starts[at], length);
-    index->slots[slot] = slot_value(hash, (uint64_t)number);
-    return number;
+    memcpy(index->now.keys + row->at, keys->text + keys->starts[at], length);
+    index->now.slots[slot] = slot_value(hash, number);
+    return (int64_t)number;
 }
 
 static bool release_row(KeyIndex *index, uint64_t number)
 {
-    if (!grow((void **)&index->free, &index->free_room, index->free_count + 1, sizeof *index->free, FEWEST_ROWS)) {
-        return false;
+    if (index->free_count == index->free_room) {
+        uint64_t room = index->free_room + index->free_room / 4 + FEWEST_ROWS;
+        uint32_t *numbers = realloc(index->free, room * sizeof *numbers);
+        if (!numbers) {
+            return false;
+        }
+        index->free = numbers;
+        index->free_room = room;
     }
     index->free[index->free_count++] = (uint32_t)number;
-    index->wasted += rounded(index->rows[number].length);
+    index->wasted += rounded(index->now.rows[number].length);
     return true;
 }
 
 static bool remove_key(KeyIndex *index, const Keys *keys, int64_t at, int64_t *number)
 {
     uint64_t slot = find(index, keys, at, hash_of(index, keys, at));
-    if (!index->slots[slot]) {
+    if (!index->now.slots[slot]) {
         *number = NO_ROW;
         return true;
     }
-    *number = (int64_t)row_of(index->slots[slot]);
+    *number = (int64_t)row_of(index->now.slots[slot]);
     if (!release_row(index, (uint64_t)*number)) {
         return false;
     }
@@ -297,13 +337,9 @@ KeyIndex *key_index_new(uint64_t seed)
         return NULL;
     }
     index->seed = seed;
-    index->mask = FEWEST_SLOTS - 1;
-    index->slots = calloc(FEWEST_SLOTS, sizeof *index->slots);
-    index->keys = malloc(FEWEST_BYTES);
-    index->key_room = index->keys ? FEWEST_BYTES : 0;
-    if (!index->slots || !index->keys) {
-        free(index->slots);
-        free(index->keys);
+    index->now.mask = FEWEST_SLOTS - 1;
+    index->now.slots = calloc(FEWEST_SLOTS, sizeof *index->now.slots);
+    if (!index->now.slots) {
         free(index);
         return NULL;
     }
@@ -312,22 +348,21 @@ KeyIndex *key_index_new(uint64_t seed)
 
 void key_index_free(KeyIndex *index)
 {
-    free(index->slots);
-    free(index->larger);
-    free(index->rows);
+    free_memory(&index->now);
+    free_memory(&index->larger);
+    free_memory(&index->before);
     free(index->free);
-    free(index->keys);
     free(index);
 }
 
-/* Write three numbers: keys, row numbers that were ever assigned, and bytes of memory. */
+/* Write three numbers: keys, row numbers that were ever assigned, and bytes of memory without the copies of a reservation. */
 void key_index_sizes(const KeyIndex *index, int64_t *sizes)
 {
-    uint64_t slots = index->mask + 1 + (index->larger ? index->larger_mask + 1 : 0);
+    uint64_t slots = index->now.mask + 1;
     sizes[0] = (int64_t)used_rows(index);
     sizes[1] = (int64_t)index->row_count;
-    sizes[2] = (int64_t)(slots * sizeof *index->slots + index->row_room * sizeof *index->rows
-                         + index->free_room * sizeof *index->free + index->key_room);
+    sizes[2] = (int64_t)(slots * sizeof *index->now.slots + index->now.row_room * sizeof *index->now.rows
+                         + index->free_room * sizeof *index->free + index->now.key_room);
 }
 
 /* Write the row number of each key; NO_ROW for a key that is not in the index, and for a missing key. */
@@ -340,22 +375,22 @@ void key_index_rows(const KeyIndex *index, const char *text, const int64_t *star
         int64_t part = count - begin < PART ? count - begin : PART;
         for (int64_t at = 0; at < part; at++) {
             hashes[at] = hash_of(index, &keys, begin + at);
-            __builtin_prefetch(&index->slots[first_slot(hashes[at], index->mask)]);
+            __builtin_prefetch(&index->now.slots[first_slot(hashes[at], index->now.mask)]);
         }
         for (int64_t at = 0; at < part; at++) {
-            uint64_t value = index->slots[first_slot(hashes[at], index->mask)];
+            uint64_t value = index->now.slots[first_slot(hashes[at], index->now.mask)];
             if (value) {
-                __builtin_prefetch(&index->rows[row_of(value)]);
+                __builtin_prefetch(&index->now.rows[row_of(value)]);
             }
         }
         for (int64_t at = 0; at < part; at++) {
-            uint64_t value = index->slots[first_slot(hashes[at], index->mask)];
+            uint64_t value = index->now.slots[first_slot(hashes[at], index->now.mask)];
             if (value) {
-                __builtin_prefetch(index->keys + index->rows[row_of(value)].at);
+                __builtin_prefetch(index->now.keys + index->now.rows[row_of(value)].at);
             }
         }
         for (int64_t at = begin; at < begin + part; at++) {
-            uint64_t value = nulls && nulls[at] ? 0 : index->slots[find(index, &keys, at, hashes[at - begin])];
+            uint64_t value = nulls && nulls[at] ? 0 : index->now.slots[find(index, &keys, at, hashes[at - begin])];
             numbers[at] = value ? (int64_t)row_of(value) : NO_ROW;
         }
     }
@@ -367,7 +402,11 @@ bool key_index_apply(KeyIndex *index, const char *text, const int64_t *starts, c
                      const uint8_t *removed, const int32_t *spaces, int32_t space, int64_t count, int64_t *numbers)
 {
     Keys keys = {text, starts, ends, nulls, spaces, space};
-    if (!key_index_reserve(index, count)) {
+    int64_t bytes = 0;
+    for (int64_t at = 0; at < count; at++) {
+        bytes += ends[at] - starts[at];
+    }
+    if (!key_index_reserve(index, count, bytes)) {
         return false;
     }
     use_larger(index);
@@ -378,8 +417,8 @@ bool key_index_apply(KeyIndex *index, const char *text, const int64_t *starts, c
             if (!remove_key(index, &keys, at, &numbers[at])) {
                 return false;
             }
-        } else if ((numbers[at] = put(index, &keys, at)) == NO_ROW) {
-            return false;
+        } else {
+            numbers[at] = put(index, &keys, at);
         }
     }
     return compact_if_wasteful(index);
@@ -390,9 +429,9 @@ bool key_index_remove_rows(KeyIndex *index, const int64_t *numbers, int64_t coun
 {
     use_larger(index);
     for (int64_t at = 0; at < count; at++) {
-        const Row *row = &index->rows[numbers[at]];
+        const Row *row = &index->now.rows[numbers[at]];
         int64_t start = (int64_t)row->at, end = start + (int64_t)row->length, number;
-        Keys keys = {index->keys, &start, &end, NULL, NULL, row->space};
+        Keys keys = {index->now.keys, &start, &end, NULL, NULL, row->space};
         if (!remove_key(index, &keys, 0, &number)) {
             return false;
         }

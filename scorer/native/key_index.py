@@ -15,7 +15,7 @@ from scorer.native.load import native_library
 class NativeKeyIndex:
     """An index of keys in C, without a Python object for each key.
 
-    Keys are hashed with a secret seed, so that nobody can write keys that all have the same hash.
+    Keys are hashed with a secret seed, so that no producer can write keys with equal hashes on purpose.
 
     Raises:
         MemoryError: Memory is exhausted. Every method may raise this error.
@@ -53,9 +53,10 @@ class NativeKeyIndex:
         self._library.key_index_rows(self._index, *arguments.text, *arguments.spaces, len(keys), address(numbers))
         return numbers
 
-    def reserve(self, count: int) -> None:
-        """Make room for `count` further keys without the GIL. Other threads may call `rows` at the same time."""
-        self._check(self._unlocked.key_index_reserve(self._index, count))
+    def reserve(self, keys: Sequence[bytes | None]) -> None:
+        """Make room for these keys without the GIL. Other threads may call `rows` at the same time."""
+        size = int(keys.lengths().sum()) if isinstance(keys, ByteColumn) else sum(len(key or b"") for key in keys)
+        self._check(self._unlocked.key_index_reserve(self._index, len(keys), size))
 
     def apply(
         self, keys: Sequence[bytes | None], removed: NDArray[np.bool_], spaces: int | NDArray[np.int32]

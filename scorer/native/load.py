@@ -74,6 +74,11 @@ def declare_functions(library: ctypes.PyDLL) -> ctypes.PyDLL:
     library.key_index_apply.argtypes = [POINTER, *index_keys, POINTER, *spaces, ctypes.c_int64, POINTER]
     library.key_index_remove_rows.restype = ctypes.c_bool
     library.key_index_remove_rows.argtypes = [POINTER, POINTER, ctypes.c_int64]
+    library.json_members.restype = ctypes.c_int64
+    numbers = [ctypes.c_int64] * 3
+    library.json_members.argtypes = [POINTER, *numbers, POINTER, POINTER, POINTER, ctypes.c_int64, POINTER]
+    library.avro_integers.restype = None
+    library.avro_integers.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64, POINTER, POINTER]
     return library
 
 
@@ -83,5 +88,5 @@ def declare_unlocked_functions(library: ctypes.CDLL) -> ctypes.CDLL:
     Raises AttributeError if a function is missing.
     """
     library.key_index_reserve.restype = ctypes.c_bool
-    library.key_index_reserve.argtypes = [POINTER, ctypes.c_int64]
+    library.key_index_reserve.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64]
     return library

@@ -162,7 +162,7 @@ class Metrics:
             self.trials.labels(outcome)
         self._load_seconds = Gauge(
             "scorer_version_load_seconds",
-            "How long the current load of a version has taken, including its trial; 0 while no version is loaded.",
+            "How long the current load of a version has taken, including its trial; 0 while no load is in progress.",
             registry=at,
         )
         self.fence_timeouts = Counter(

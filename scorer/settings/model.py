@@ -47,7 +47,10 @@ class ServerTlsSettings(Section):
                 elif self.certificate_file is not None:
                     tls_files.check_key(path, None, self.certificate_file)
             except OSError as error:
-                hint = suggestions.file_question(path) or "relative paths begin where the setting was written"
+                hint = (
+                    suggestions.file_question(path)
+                    or "a relative path starts at the folder of the file that contains the setting"
+                )
                 raise ValueError(f"{name}: cannot read {path}: {error.strerror}; {hint}") from None
             except ValueError as error:
                 raise ValueError(f"{name}: {path}: {error}") from None

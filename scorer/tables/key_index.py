@@ -47,8 +47,8 @@ class KeyIndex(Protocol):
     def rows(self, keys: Keys, spaces: Spaces) -> RowNumbers:
         """Return the row number of each key, (n,); NO_ROW for a key that is not in the index and for None."""
 
-    def reserve(self, count: int) -> None:
-        """Make room for `count` further keys, so that the next call of `apply` is short.
+    def reserve(self, keys: Keys) -> None:
+        """Make room for these keys, so that the next call of `apply` is short.
 
         Another thread may call `rows` at the same time. No other method may run at the same time.
         """
@@ -103,7 +103,7 @@ class PythonKeyIndex:
         numbers = (self._spaces[space].get(key, NO_ROW) for key, space in pairs)  # type: ignore[arg-type]
         return np.fromiter(numbers, np.int64, len(keys))
 
-    def reserve(self, count: int) -> None:
+    def reserve(self, keys: Keys) -> None:
         """Do nothing: a dict grows by itself."""
 
     def apply(self, keys: Keys, removed: NDArray[np.bool_], spaces: Spaces) -> RowNumbers:

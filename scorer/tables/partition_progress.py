@@ -11,7 +11,7 @@ MOST_ENDS = 64
 TRUNCATED_SECONDS = 3.0
 
 
-class PartitionProgress:
+class TablePartitionProgress:
     """The progress in one partition. One thread, the reader, changes it. Any thread may read the attributes and the lag.
 
     Attributes:

@@ -23,7 +23,7 @@ from publisher.runtime.context import Clock
 from publisher.runtime.dependency_wait import DependencyUnavailable
 from scorer.native import byte_columns
 from scorer.settings.tables import TableSettings
-from scorer.tables.partition_progress import PartitionProgress
+from scorer.tables.partition_progress import TablePartitionProgress
 from scorer.tables.row_store import SLICE_ROWS, RowStore, TableRecords
 from scorer.tables.source import TableSource
 
@@ -56,7 +56,7 @@ class ReadTable:
     name: str
     settings: TableSettings
     store: RowStore
-    progress: dict[int, PartitionProgress] = field(default_factory=dict)
+    progress: dict[int, TablePartitionProgress] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
     topic: Topic | None = None
 
@@ -122,6 +122,8 @@ class TableReader:
         self._ends_pending: Mapping[Partition, int] | None = None  # the positions when the brokers were asked
         self._topics_due_at = float("-inf")
         self._topics_pending = False
+        self._topics_asked_at = float("-inf")
+        self._doubted: dict[str, float] = {}  # topics that may have been recreated, by name: since when
         self._absent: set[str] = set()
         self._builds = False  # whether columns are incomplete
         self._thread = threading.Thread(target=self._run, name="tables", daemon=True)
@@ -234,7 +236,7 @@ class TableReader:
                     table.store.drop(number)
             if started := wanted - table.progress.keys():
                 for number in sorted(started):
-                    table.progress[number] = PartitionProgress(now)
+                    table.progress[number] = TablePartitionProgress(now)
                 self._source.start((topic, number) for number in sorted(started))
                 self._ends_due_at = float("-inf")
                 log.info("table %s: reading %s", table.name, in_ranges((topic, number) for number in started))
@@ -247,7 +249,7 @@ class TableReader:
         log.warning("table %s: reading %s[%d] again from its beginning: %s", table.name, topic, number, reason)
         self._source.stop([partition])
         table.store.drop(number)
-        table.progress[number] = PartitionProgress(self._clock.monotonic())
+        table.progress[number] = TablePartitionProgress(self._clock.monotonic())
         self._source.start([partition])
         self._ends_due_at = float("-inf")
 
@@ -257,10 +259,13 @@ class TableReader:
             answer = self._source.answered_ends()
             if answer is None:
                 return
+            self._doubt_topics(topic for topic, _ in self._ends_pending.keys() - answer.ends.keys())
             for (topic, number), end in answer.ends.items():
                 progress = self._tables[topic].progress.get(number)
                 position = self._ends_pending.get((topic, number))
                 if progress is None or position is None or position > progress.position:  # started again in the meantime
+                    continue
+                if topic in self._doubted:
                     continue
                 if not progress.record_end(answer.asked_at, end, position):
                     self._restart((topic, number), "the topic ends before the position")
@@ -276,6 +281,16 @@ class TableReader:
             self._ends_pending = positions
             self._source.ask_ends(positions, now)
 
+    def _doubt_topics(self, names: Iterable[str]) -> None:
+        """Use no end of these topics until their ids are known again.
+
+        A topic without an end may have been deleted. After it is recreated, an end at or after the position of the deleted
+        topic would look as if the rows were up to date.
+        """
+        for name in set(names):
+            self._doubted[name] = self._clock.monotonic()
+            self._topics_due_at = float("-inf")
+
     def _follow_topics(self) -> None:
         """Ask for the ids of the topics if that is due. Read the partitions of a recreated topic again."""
         now = self._clock.monotonic()
@@ -287,11 +302,14 @@ class TableReader:
             missing = False
             for name, topic in answer.items():
                 missing = missing or topic is None
+                if topic is not None and self._topics_asked_at >= self._doubted.get(name, float("inf")):
+                    del self._doubted[name]
                 self._record_topic(self._tables[name], topic)
             missing = missing or len(answer) < len(self._tables)
             self._topics_due_at = now + (ABSENT_TOPIC_SECONDS if missing else TOPIC_SECONDS)
         if now >= self._topics_due_at:
             self._topics_pending = True
+            self._topics_asked_at = now
             self._source.ask_topics(self._tables)
 
     def _record_topic(self, table: ReadTable, topic: Topic | None) -> None:

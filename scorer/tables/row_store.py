@@ -204,7 +204,7 @@ class RowStore:
         self._ensure_capacity(self._index.capacity + len(records))
         positions, lengths = self._arena_append(records)
         spaces = records.partitions if self._by_partition else 0
-        self._index.reserve(len(records))
+        self._index.reserve(records.keys)
         with self._lock:
             rows = self._index.apply(records.keys, records.removed, spaces)
             self._replace(rows, positions, lengths, records.partitions)

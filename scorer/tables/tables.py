@@ -16,7 +16,7 @@ from publisher.runtime.context import Clock
 from scorer.native import byte_columns
 from scorer.settings.tables import TableSettings
 from scorer.tables.lookup import JoinedColumns, Partitions
-from scorer.tables.partition_progress import PartitionProgress
+from scorer.tables.partition_progress import TablePartitionProgress
 from scorer.tables.reader import ReadTable, TableReader
 from scorer.tables.row_blocks import CreateRowDecoder
 from scorer.tables.row_store import RowStore
@@ -218,7 +218,7 @@ class Tables:
         """Return the number of rows and their memory in bytes, by table."""
         return {name: (len(table.store), table.store.nbytes) for name, table in self._tables.items()}
 
-    def _status_of(self, table: ReadTable, number: int, progress: PartitionProgress, now: float) -> TableStatus:
+    def _status_of(self, table: ReadTable, number: int, progress: TablePartitionProgress, now: float) -> TableStatus:
         rows = table.store.count(number)
         size = table.store.nbytes * rows // max(1, len(table.store))
         since = [at for (_, assigned), at in self._assigned_at.copy().items() if assigned == number or table.reads_all]
@@ -255,7 +255,7 @@ def _fault(table: ReadTable, numbers: Iterable[int], since: float, now: float) -
     return ""
 
 
-def _describe(progress: PartitionProgress | None) -> str:
+def _describe(progress: TablePartitionProgress | None) -> str:
     if progress is None or progress.end is None:
         return ""
     return f": offset {progress.position} of {progress.end}"

@@ -58,8 +58,8 @@ def scored(
     return scorer.score(batch, servable, Context(Clock(lambda: 99)), arms=arms)
 
 
-def records_of(found: ScoredBatch) -> list[tuple[int, Record]]:
-    return [(row, record) for part in found.features for row, record in zip(part.rows.tolist(), part.records, strict=True)]
+def records_of(result: ScoredBatch) -> list[tuple[int, Record]]:
+    return [(row, record) for part in result.features for row, record in zip(part.rows.tolist(), part.records, strict=True)]
 
 
 def decoded(record: Record) -> FeatureRecord:
@@ -77,13 +77,13 @@ def test_each_score_has_one_feature_record_whether_the_batch_is_lists_or_columns
     canary = np.array(data.draw(st.lists(st.booleans(), min_size=len(listed), max_size=len(listed))))
     alike = data.draw(st.booleans())
     arms = Arms(canary, logging(candidate, "canary"), alike=alike) if data.draw(st.booleans()) else None
-    wanted, found = (scored(batch, model, arms, {"sample": sample}) for batch in (listed, columns))
-    records = records_of(found)
+    wanted, result = (scored(batch, model, arms, {"sample": sample}) for batch in (listed, columns))
+    records = records_of(result)
     assert records == records_of(wanted)
     rows = [row for row, _ in records]
     assert rows == sorted(set(rows))
     answers = {
-        row: decode_score(slot) for row, slot in enumerate(found.editable().slots) if slot is not None and slot[0] == "out"
+        row: decode_score(slot) for row, slot in enumerate(result.editable().slots) if slot is not None and slot[0] == "out"
     }
     if sample == 1:
         assert set(rows) == {row for row, score in answers.items() if score["status"] == "scored"}
@@ -129,15 +129,15 @@ def test_a_sample_selects_keys_and_grows_with_its_share() -> None:
 
 def test_a_feature_record_that_is_too_large_is_left_out_and_counted() -> None:
     _, columns = plain_batches(5)
-    found = scored(columns, Model(OUTPUTS["number"], "id"), room=1_100)
-    assert (found.features, dict(found.dropped_features)) == ([], {"oversize": 5})
-    assert found.outcomes["scored"] == 5
+    result = scored(columns, Model(OUTPUTS["number"], "id"), room=1_100)
+    assert (result.features, dict(result.dropped_features)) == ([], {"oversize": 5})
+    assert result.outcomes["scored"] == 5
 
 
 def test_an_event_whose_score_is_too_large_has_a_dead_letter_and_no_feature_record() -> None:
     _, columns = plain_batches(5)
-    found = scored(columns, Model(OUTPUTS["number"], "id"), output_room=1_100)
-    assert (found.features, found.outcomes["dead"]) == ([], 5)
+    result = scored(columns, Model(OUTPUTS["number"], "id"), output_room=1_100)
+    assert (result.features, result.outcomes["dead"]) == ([], 5)
 
 
 def test_a_halved_batch_has_the_feature_records_of_its_scores() -> None:
@@ -150,15 +150,15 @@ def test_a_halved_batch_has_the_feature_records_of_its_scores() -> None:
             return super().score(tensors, alive)
 
     _, columns = plain_batches(20)
-    found = scored(columns, Failing(OUTPUTS["number"], "id"))
-    assert [row for row, _ in records_of(found)] == [row for row in range(20) if row != 7]
-    assert found.outcomes["dead"] == 1
+    result = scored(columns, Failing(OUTPUTS["number"], "id"))
+    assert [row for row, _ in records_of(result)] == [row for row in range(20) if row != 7]
+    assert result.outcomes["dead"] == 1
 
 
 def test_a_tensor_that_cannot_be_encoded_costs_the_feature_record_alone(caplog: pytest.LogCaptureFixture) -> None:
     _, columns = plain_batches(5)
     model = Model(OUTPUTS["number"], "id")
     logged = [replace(tensor, tensor="unknown") for tensor in select_logged(model.signature, "all")]
-    found = scored(columns, model, encoder=JsonFeatureEncoder(logged))
-    assert (found.outcomes["scored"], dict(found.dropped_features)) == (5, {"encoding-failed": 5})
+    result = scored(columns, model, encoder=JsonFeatureEncoder(logged))
+    assert (result.outcomes["scored"], dict(result.dropped_features)) == (5, {"encoding-failed": 5})
     assert "could not be encoded" in caplog.text

@@ -68,13 +68,13 @@ def test_a_backup_is_restored_into_an_empty_registry(reader: Reader, registries:
 def test_a_registry_is_moved_with_the_pages_commands(reader: Reader) -> None:
     assert "copied: 2 versions" in run(reader, "copy")[0]
     reader.shell(f"model-registry promote {REGISTRY}/team/flight-delay --to 2.0.0")
-    run(reader, "switch")
-    assert reader.ours(f"{NEW_REGISTRY}/team/flight-delay") in (reader.folder / "scorer.yaml").read_text()
-    copied, status, history = run(reader, "finish")
+    copied, status, history = run(reader, "again")
     assert "prod -> 2.0.0" in copied
     assert "copied: 0 versions, 0 signatures and attestations, 1 history entries, 1 channels" in copied
     assert "4" in status
     assert history == reader.shell(f"model-registry history {REGISTRY}/team/flight-delay --channel prod")
+    run(reader, "switch")
+    assert reader.ours(f"{NEW_REGISTRY}/team/flight-delay") in (reader.folder / "scorer.yaml").read_text()
 
 
 def test_the_messages_of_the_table_are_those_of_the_code() -> None:

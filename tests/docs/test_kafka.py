@@ -21,7 +21,7 @@ from tests.support.environment import ROOT
 
 PAGE = "deploy/kafka.md"
 PROGRAMS = ("kafka-topics.sh", "kafka-configs.sh", "kafka-acls.sh", "kafka-consumer-groups.sh", "kubectl")
-RECORD = '#!/bin/sh\nfor argument in "$0" "$@"; do printf "%s\\n" "$argument"; done > "$LOG/$$.arguments"\n'
+RECORD = '#!/bin/sh\n{ printf "%s\\t" "$0" "$@"; echo; } >> "$LOG"\n'
 RESOURCES = {"topic": "topic", "group": "group", "transactional-id": "transactionalId"}
 
 Right = tuple[str, str, bool, str]
@@ -44,14 +44,13 @@ def options(arguments: Sequence[str]) -> dict[str, list[str]]:
 def commands(
     folder: Path, names: Iterable[str], change: Mapping[str, str] | None = None
 ) -> list[tuple[str, dict[str, list[str]]]]:
-    """Run blocks of the page, and return the recorded programs with their options, in no order.
+    """Run blocks of the page, and return the recorded programs with their options.
 
     Args:
         folder: An empty folder in which the blocks run.
         names: The blocks.
         change: Texts to replace in the blocks.
     """
-    (folder / "log").mkdir()
     (folder / "programs").mkdir()
     for program in PROGRAMS:
         path = folder / "programs" / program
@@ -64,7 +63,7 @@ def commands(
         script = script.replace(old, new)
     environment = os.environ | {"PATH": f"{folder / 'programs'}:{os.environ['PATH']}", "LOG": str(folder / "log")}
     subprocess.run(["sh", "-c", script], cwd=folder, env=environment, check=True)
-    recorded = [path.read_text().splitlines() for path in (folder / "log").iterdir()]
+    recorded = [line.rstrip("\t").split("\t") for line in (folder / "log").read_text().splitlines()]
     return [(Path(program).name, options(arguments)) for program, *arguments in recorded]
 
 
@@ -152,6 +151,15 @@ def test_the_commands_remove_what_they_created(tmp_path: Path) -> None:
     assert {call["--entity-name"][0] for program, call in recorded if program == "kafka-configs.sh"} == set(churn("KafkaUser"))
     (groups,) = (call["--group"] for program, call in recorded if program == "kafka-consumer-groups.sh")
     assert groups == ["ml.churn"]
+
+
+def test_partitions_are_added_to_the_input_last(tmp_path: Path) -> None:
+    recorded = commands(tmp_path, ["kafka-names", "kafka-partitions"])
+    altered = [call["--topic"][0] if program == "kafka-topics.sh" else program for program, call in recorded]
+    outputs = {"ml.churn.scores", "ml.churn.scores.corrections", "ml.churn.scores.shadow", "ml.churn.dead"}
+    assert set(altered[:4]) == outputs
+    assert altered[4:] == ["kubectl", "kubectl", "clicks"]
+    assert {call["--partitions"][0] for program, call in recorded if program == "kafka-topics.sh"} == {"12"}
 
 
 PLACEHOLDERS = {

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Mapping
 from datetime import date
 
+from scorer.demo import weather
+
 COLUMNS = (
     "year",
     "month",
@@ -21,6 +23,7 @@ COLUMNS = (
     "dest",
     "distance",
 )
+WEATHER_COLUMNS = ("origin", "month", "day", "hour", *weather.COLUMNS)
 LATE_MINUTES = 15  # the delay from which on a flight counts as late, as the US Department of Transportation defines it
 _MISSING = ("", "NA")
 
@@ -64,6 +67,25 @@ def event(row: Row) -> Event:
 def late(row: Row) -> bool | None:
     """Return whether a flight was at least `LATE_MINUTES` late on arrival; None if it was cancelled or diverted."""
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
+
+
+def report(row: Row) -> tuple[str, dict[str, float | None]]:
+    """Return the key and the row of the weather report in one source row; null for an unknown value.
+
+    Raises:
+        KeyError: The row lacks a column.
+        ValueError: A value of the row cannot be parsed.
+    """
+    day, _ = _day(row["year"], row["month"], row["day"])
+    key = weather.report_key(row["origin"], f"{day}T{int(row['hour']):02}")
+    values = {name: None if row[name] in _MISSING else round(float(row[name]), 2) for name in weather.COLUMNS}
+    return key, values
+
+
+def join_report(flight: Event, reports: Mapping[str, Mapping[str, float | None]]) -> Event:
+    """Return the flight with the columns of its weather report as fields `weather.NAME`; null without a report."""
+    row = reports.get(weather.report_key(str(flight["origin"]), str(flight["scheduled_departure"])), {})
+    return {**flight, **{f"{weather.TABLE}.{name}": row.get(name) for name in weather.COLUMNS}}
 
 
 @functools.lru_cache(maxsize=512)

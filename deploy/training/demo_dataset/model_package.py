@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+from scorer.demo import weather
 from training.demo_dataset.features import LATE_MINUTES, Event
-from training.demo_dataset.models import CATEGORIES, NUMBERS, OUTPUT, DemoRecipe, tensors
+from training.demo_dataset.models import CATEGORIES, NUMBERS, OPTIONAL, OUTPUT, DemoRecipe, tensors
 
 GOLDEN_TOLERANCE = 1e-4
 THRESHOLD = 0.5
@@ -63,9 +64,8 @@ def write(folder: Path, model: bytes, recipe: DemoRecipe, golden: Sequence[Event
 
 
 def signature(recipe: DemoRecipe) -> dict[str, Any]:
-    """Return the content of signature.json; `dep_delay` is the only optional field."""
-    unknown_delay = {"name": "dep_delay", "required": False, "default": "nan"}
-    numbers = [unknown_delay if name == "dep_delay" else name for name in recipe.numbers]
+    """Return the content of signature.json. Only the fields `OPTIONAL` are optional; fields `weather.NAME` are joined."""
+    numbers = [number_field(name) if name in OPTIONAL else name for name in recipe.numbers]
     strings = [{"tensor": name, "dtype": "string", "fields": [name]} for name in CATEGORIES]
     return {
         "inputs": [{"tensor": NUMBERS, "dtype": "float32", "fields": numbers}, *strings],
@@ -73,6 +73,12 @@ def signature(recipe: DemoRecipe) -> dict[str, Any]:
         "labels": None,
         "decision": {"threshold": THRESHOLD, "at_or_above": "late", "below": "on time"},
     }
+
+
+def number_field(name: str) -> dict[str, Any]:
+    """Return an optional number of signature.json."""
+    field: dict[str, Any] = {"name": name, "required": False, "default": "nan"}
+    return field | {"from": f"table:{weather.TABLE}"} if name.startswith(f"{weather.TABLE}.") else field
 
 
 def golden_line(event: Event, expected: float) -> str:
@@ -130,7 +136,7 @@ New York's clock; `deploy/training/demo_dataset/features.py` describes every fie
 {recipe.treatment}
 
 ## Limits
-- One year, one city, no weather: a demonstration, not advice to travellers.
+- One year, one city{"" if recipe.weather else ", no weather"}: a demonstration, not advice to travellers.
 - A cancelled flight has no `dep_delay` and is scored all the same: the score says nothing about its being cancelled.
   Flights that never arrived (cancelled, diverted) are in neither the training nor the figures.
 - Most of the signal is `dep_delay`: what the model is worth before departure is the second AUC above.

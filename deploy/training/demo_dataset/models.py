@@ -1,12 +1,12 @@
-"""Train the demo's two models and convert them to ONNX. Reads and writes no files.
+"""Train the demo's models and convert them to ONNX. Reads and writes no files.
 
-The inputs of both models are the numeric fields as one float32 tensor `x` of shape (B, n), and each category as a string tensor
+The inputs of each model are the numeric fields as one float32 tensor `x` of shape (B, n), and each category as a string tensor
 of shape (B, 1). The output is `probabilities` of shape (B, 2): on time, late. A category value that was not in the training
 data is allowed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from scorer.demo import weather
 from training.demo_dataset.features import Event
 
 SEED = 2013
@@ -32,6 +33,8 @@ CATEGORIES = ("carrier", "origin", "dest")
 NUMBERS = "x"
 OUTPUT = "probabilities"
 UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # the replacement of a missing value, by field
+OPTIONAL = ("dep_delay", *(f"{weather.TABLE}.{name}" for name in weather.COLUMNS))
+"""The numeric fields that may be unknown."""
 UNKNOWN_SHARE = 0.02  # the share of the training rows that is repeated without the value of a field
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 
@@ -56,6 +59,11 @@ class DemoRecipe:
     @property
     def fields(self) -> tuple[str, ...]:
         return (*self.numbers, *CATEGORIES)
+
+    @property
+    def weather(self) -> bool:
+        """Whether the recipe has fields of the weather."""
+        return any(name.startswith(f"{weather.TABLE}.") for name in self.numbers)
 
     def frame(self, events: Sequence[Event]) -> pd.DataFrame:
         """Return the model's fields of these events: numbers as float32 (null becomes NaN), categories as strings."""
@@ -118,6 +126,17 @@ RECIPES = (
         "by training on January to June and measuring on July and August.",
     ),
 )
+
+
+WITH_WEATHER = replace(
+    RECIPES[1],
+    version="3.0.0",
+    title="gradient boosted trees (LightGBM, 100 trees) with the weather",
+    numbers=(*RECIPES[1].numbers, *(f"{weather.TABLE}.{name}" for name in weather.COLUMNS)),
+    treatment=f"{RECIPES[1].treatment}\n\nThe weather is that of the airport in the hour of the scheduled departure, from "
+    "the table `weather`. A flight\nwithout a report is scored with unknown weather.",
+)
+"""Version 2.0.0 with further fields, which `scorer demo --tables` joins from a table."""
 
 
 def to_onnx(pipeline: Pipeline, recipe: DemoRecipe) -> ModelProto:

@@ -1,8 +1,8 @@
-"""The verb `train`: train the demo's two models on the months before September, and write their packages."""
+"""The verb `train`: train the demo's models on the months before September, and write their packages."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +14,11 @@ from sklearn.pipeline import Pipeline
 
 from publisher.errors import FINDING, USAGE, Fatal
 from publisher.runtime.command_line import Json, print_json
-from scorer.demo.flights import DATA
+from scorer.demo.flights import DATA, TABLES
 from training.demo_dataset import model_package, source_data
-from training.demo_dataset.features import Event, Row, event, late
+from training.demo_dataset.features import WEATHER_COLUMNS, Event, Row, event, join_report, late, report
 from training.demo_dataset.model_package import Figures
-from training.demo_dataset.models import RECIPES, SEED, DemoRecipe, Outcomes, to_onnx
+from training.demo_dataset.models import RECIPES, SEED, WITH_WEATHER, DemoRecipe, Outcomes, to_onnx
 
 NAME = "flight-delay"
 HELD_OUT = (9, 10)
@@ -37,6 +37,10 @@ class Flights:
     events: list[Event]
     late: Outcomes
     arrived: Outcomes
+
+    def with_weather(self, reports: Mapping[str, Mapping[str, float | None]]) -> "Flights":
+        """Return the flights joined with their weather reports."""
+        return replace(self, events=[join_report(event, reports) for event in self.events])
 
 
 def flights(rows: Sequence[Row], description: str) -> Flights:
@@ -164,12 +168,15 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages.
+    """Train flight-delay 1.0.0, 2.0.0 and, in the folder `tables`, 3.0.0; check them, and write their packages.
 
     Exit code 1 if an ONNX model differs from its pipeline or is too large, 2 for wrong usage or missing data.
     """
     command = f"python deploy/training/demo_dataset train --months {months}" + (f" --sample {sample}" if sample else "")
     training, held_out = load(data, month_range(months), sample)
     figures = {recipe.version: build(recipe, command, months, training, held_out, out) for recipe in RECIPES}
+    reports = dict(map(report, source_data.rows(source_data.locate(source_data.WEATHER), WEATHER_COLUMNS)))
+    joined = training.with_weather(reports), held_out.with_weather(reports)
+    figures[WITH_WEATHER.version] = build(WITH_WEATHER, command, months, *joined, out / TABLES)
     if as_json:
         print_json({version: asdict(measured) for version, measured in figures.items()})

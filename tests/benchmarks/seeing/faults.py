@@ -64,6 +64,7 @@ def foreign_member(fleet: Fleet) -> Iterator[None]:
             "client.id": "reporting-job",
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": 6_000,
+            "enable.auto.commit": False,  # else the events of its partitions count as scored, and the audit misses them
         }
     )
     ended = threading.Event()

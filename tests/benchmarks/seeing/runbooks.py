@@ -24,9 +24,10 @@ case $verb in
     exec) while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;;
     get) [ "$1" != --raw ] || exec "$PYTHON" -c '
 import os, sys, urllib.error, urllib.request
-pod, _, path = sys.argv[1].partition("/pods/")[2].partition(":9464/proxy")
+pod, _, path = sys.argv[1].partition("/pods/")[2].partition("/proxy")
+address = os.environ["AT_" + pod.partition(":")[0].replace("-", "_")]
 try:
-    print(urllib.request.urlopen(os.environ["AT_" + pod.replace("-", "_")] + path, timeout=10).read().decode())
+    print(urllib.request.urlopen(address + path, timeout=10).read().decode())
 except urllib.error.HTTPError as error:
     print(error.read().decode())
 ' "$2" ;;

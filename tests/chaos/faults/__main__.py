@@ -22,6 +22,8 @@ from tests.chaos.result import summary
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     missing = _missing(options.brokers)
+    if options.tables:
+        missing["add-partitions"] = "the table must have as many partitions as the input topic"
     for fault, why in missing.items():
         talk.print(f"NOT RUN {fault}: {why}", markup=False)
     if options.only in missing:
@@ -29,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     end_as_asked()
     told: Told[ScorerResult] = Told(options.append, brokers=options.brokers)
     small_disk = "disk-full" not in missing and not options.soak
-    with contextlib.closing(Ground(options.brokers, disk_full=small_disk)) as ground:
+    with contextlib.closing(Ground(options.brokers, disk_full=small_disk, tables=options.tables)) as ground:
         ground.start()
         rate = options.rate or drain_rate(ground) / 2
         talk.print(f"{options.brokers} broker(s) up, {rate:,.0f} events/s")
@@ -71,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     made.add_argument("--matrix", action="store_true", help="a crash before and after every step of a transaction instead")
     made.add_argument("--soak", type=float, metavar="MINUTES", help="one long round instead, and what grows in the processes")
+    made.add_argument("--tables", choices=("score", "wait"), help="join changing rows, with this `when_behind`")
     made.add_argument("--rate", type=float, help="events a second; default: half of what two scorers drain, measured")
     return made
 

@@ -20,8 +20,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from publisher.audit.report import FAULTS as AUDITED
 from tests.chaos import rounds
 from tests.chaos.cluster import Cluster, Node
+from tests.chaos.faults import joined_rows
 from tests.chaos.faults.fleet import Fleet
 from tests.chaos.faults.foreign import Foreign, abort_transactions
+from tests.chaos.faults.joined_rows import RowUpdates
 from tests.chaos.faults.plan import SESSION_SECONDS, ScorerRound
 from tests.chaos.load import Load
 from tests.chaos.result import Result
@@ -36,6 +38,7 @@ from tests.support.waiting import until, within
 
 PARTITIONS = 6
 VERSIONS = tuple(f"{number}.0.0" for number in range(1, 10))
+FACTORS = {version: float(number) for number, version in enumerate(VERSIONS, 2)}
 BAD_PACKAGES: dict[str, Callable[[Path], Path]] = {
     "lethal": lambda folder: hostile_models.package(folder, hostile_models.deep_tree),
     "refused": lambda folder: models.package(
@@ -49,9 +52,11 @@ READY_SECONDS = 60.0
 
 
 class Ground:
-    """What all rounds share: the cluster and the registry. `disk_full`: the node's data on a small tmpfs."""
+    """What all rounds share: the cluster and the registry. `disk_full`: the node's data on a small tmpfs. `tables`: the
+    `when_behind` of a table that events are joined with; None for events without a table."""
 
-    def __init__(self, brokers: int, disk_full: bool = False) -> None:
+    def __init__(self, brokers: int, disk_full: bool = False, tables: str | None = None) -> None:
+        self.tables = tables
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-rounds-"))
         self.disk = self.folder / "disk" if disk_full else None
         if self.disk is not None:
@@ -62,10 +67,11 @@ class Ground:
     def start(self) -> "Ground":
         self.cluster.start()
         pushing = Rig(self.cluster.bootstrap_servers, self.folder, "pushing")
-        for number, version in enumerate(VERSIONS, 2):
-            pushing.push(models.linear_package(self.folder / version, float(number)), version)
-        for version, make in BAD_PACKAGES.items():
-            pushing.push_unchecked(make(self.folder / version), version)
+        for version, factor in FACTORS.items():
+            make = models.joined_package if self.tables else models.linear_package
+            pushing.push(make(self.folder / version, factor), version)
+        for version, make_bad in BAD_PACKAGES.items():
+            pushing.push_unchecked(make_bad(self.folder / version), version)
         return self
 
     @property
@@ -91,10 +97,14 @@ class ScorerResult(Result):
     scorers: int = 0
     events: int = 0
     inputs: int = 0
+    updates: int = 0
+    oldest_row_seconds: float = 0.0
+    """The longest time between the replacement of a row of a table and a score from it."""
 
     @property
     def played(self) -> str:
-        return f"{self.protocol} {self.scorers} scorers: {self.events} events"
+        joined = f", {self.updates} updates of rows, oldest row {self.oldest_row_seconds:.1f} s" if self.updates else ""
+        return f"{self.protocol} {self.scorers} scorers: {self.events} events{joined}"
 
 
 class Stage(rounds.Stage[ScorerResult]):
@@ -114,8 +124,13 @@ class Stage(rounds.Stage[ScorerResult]):
         kafka = {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
         self.rig = Rig(direct, self.folder, self.name, kafka=kafka)
         self.version = 0
+        self.updates: RowUpdates | None = None
+        if ground.tables:
+            self._add_table(ground.tables, played.seed)
         self.rig.promote(VERSIONS[0])
         self.rig.create(PARTITIONS)
+        if self.updates is not None:
+            self.updates.fill()
         self.rig.configure(kafka={"bootstrap_servers": ground.cluster.proxied_servers if played.proxied else direct})
         self.fleet = Fleet(self.folder, played.scorers, broken=broken)
         self.load = Load(direct, self.rig.events_topic, rate)
@@ -178,6 +193,8 @@ class Stage(rounds.Stage[ScorerResult]):
         self.fleet.start()
         within(lambda: all("assigned: " in slot.said() for slot in self.fleet.slots), READY_SECONDS, self.tend)
         self.load.start()
+        if self.updates is not None:
+            self.updates.start()
 
     def tend(self, now: float) -> None:
         self.fleet.tend(now)
@@ -196,6 +213,8 @@ class Stage(rounds.Stage[ScorerResult]):
         if self._failed:
             raise self._failed[0]
         self.load.finish()
+        if self.updates is not None:
+            self.updates.finish()
 
     def count(self, result: ScorerResult) -> None:
         written = self.load.events + self._bombs
@@ -204,6 +223,11 @@ class Stage(rounds.Stage[ScorerResult]):
         result.counts = {name: counts[name] for name in result.COUNTED}
         result.inputs = counts["inputs"]
         result.lost_inputs = max(0, written - result.inputs)
+        if self.updates is not None:
+            waits = self.ground.tables == "wait"
+            joined, result.oldest_row_seconds = joined_rows.count(self.rig, self.updates, FACTORS, self.since_ms, waits=waits)
+            result.counts |= joined
+            result.updates = self.updates.updates
         arguments = ["--bootstrap-servers", self.rig.bootstrap_servers, "--input", self.rig.events_topic]
         arguments += ["--output", self.rig.scores_topic, "--dead", self.rig.dead_topic]
         audited(result, AUDITED, *arguments, "--swaps", f"{self.rig.name}.swaps", "--group", self.rig.name)
@@ -225,6 +249,17 @@ class Stage(rounds.Stage[ScorerResult]):
             print(f"topics of {self.name} stay behind: {error}", file=sys.stderr)
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _add_table(self, when_behind: str, seed: int) -> None:
+        """Configure the table and the feature log. In every second round, each worker holds all rows."""
+        table = {
+            "topic": f"{self.name}.rows",
+            "scope": "all" if seed % 2 else "partition",
+            "when_behind": when_behind,
+            "max_lag_seconds": joined_rows.MAX_LAG_SECONDS,
+        }
+        self.rig.configure(tables={joined_rows.TABLE: table}, features={"topic": f"{self.name}.features"})
+        self.updates = RowUpdates(self.ground.cluster.bootstrap_servers, f"{self.name}.rows", seed)
 
     def _slot(self, number: str) -> Any:
         return self.fleet.slots[int(number)]

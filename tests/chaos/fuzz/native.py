@@ -8,7 +8,12 @@ from pathlib import Path
 
 from scorer.native.compiler import HERE
 
-PROGRAMS = {"scanner": ("scanner.c", "fields.c"), "source_positions": (), "librdkafka": ("clients.c",)}
+PROGRAMS = {
+    "scanner": ("scanner.c", "fields.c"),
+    "source_positions": (),
+    "librdkafka": ("clients.c",),
+    "key_index": ("hash.c",),
+}
 """What each is compiled with, beside `fuzz_NAME.c`, which may include more."""
 FLAGS = ("-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SHOWN = 4_000  # characters of a report

@@ -147,7 +147,7 @@ def test_a_registry_whose_tags_never_move_is_named_with_the_remedy(start: Start,
     promote(stocked, "1.0.0", key=ONE)
     with pytest.raises(Refused) as caught:
         copy(stocked, remote)
-    assert "if the registry keeps tags from moving, except 'prod' and '_h.*' from that rule" in caught.value.hint
+    assert "if the registry keeps tags from moving, exempt 'prod' and '_h.*' from that rule" in caught.value.hint
     assert channel.resolve(remote, "prod").revision == 3
 
 

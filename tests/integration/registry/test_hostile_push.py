@@ -86,7 +86,7 @@ def test_a_stream_that_never_gets_through_is_given_up(store: RemoteStore, server
 
 def test_a_stream_of_other_content_is_called_off(store: RemoteStore, server: Hostile) -> None:
     taking(server, forgets=False)
-    with pytest.raises(Corrupt, match="what is to be stored"):
+    with pytest.raises(Corrupt, match="the content to be stored"):
         store.push_blob(described(STREAM), io.BytesIO(STREAM[:-1] + bytes([STREAM[-1] ^ 1])))
     assert server.asked("PUT") == []
     assert len(server.asked("DELETE")) == 1

@@ -96,6 +96,21 @@ def test_a_rollout_acts_by_itself_both_ways(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+def test_flights_joined_with_the_weather_are_scored_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = demo("--tables", "--events", "12000", "--rate", "2000", "--json")
+    summary = json.loads(done.stdout)
+    counts = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
+    assert {name: summary[name] for name in counts} == dict.fromkeys(counts, 0)
+    assert summary["clean"]
+    assert summary["kill_pause_ms"] > 0
+    without, with_weather = summary["same_flights"]["2.0.0"], summary["same_flights"]["3.0.0"]
+    assert without["events"] == with_weather["events"] > 3_000
+    assert with_weather["auc"] > without["auc"]
+    assert "hourly reports" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_kafka_alone_runs_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     port = str(free_port())

@@ -24,7 +24,7 @@ from tests.support import auditor, models
 from tests.support.processes import Program
 
 PAGE = "scorer/docs/feature-log.md"
-COUNT = 12_000
+COUNT, EARLY = 12_000, 2_000
 PAIRED = ("id", "event_ms", "scored_ms", "model", "version", "digest", "role", "revision")
 """The fields that a feature record has in common with its score."""
 
@@ -77,12 +77,13 @@ def test_each_score_has_one_feature_record_under_kill_9_and_a_canary(make_rig: M
     rig.delete(log_topic(rig))
     rig.make_topic(log_topic(rig), 3)
     first, second = rig.start("a").ready(), rig.start("b").ready()
-    flow = load(rig, COUNT)
-    until(lambda: rig.answered() > 2_000, "the first scores")
+    rig.emit(events(EARLY, keys=300))
+    until(lambda: rig.answered() == EARLY, "the scores before the canary")
     moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "30%")
+    flow = load(rig, COUNT - EARLY, start=EARLY)
     rig.produce(b'{"id": "bad", "a": "x", "b": 1}', key=b"k")
     rig.produce(b'{"id": "late", "a": 1, "b": 0}', key=b"k", headers=[("deadline", b"1")])
-    until(lambda: rig.answered() > 5_000, "scores of both versions")
+    until(lambda: rig.answered() > EARLY + 2_000, "scores of both versions")
     first.kill()
     until(lambda: second.metric("scorer_assigned_partitions") == 6, "the take-over")
     third = rig.start("a").ready()
@@ -95,7 +96,7 @@ def test_each_score_has_one_feature_record_under_kill_9_and_a_canary(make_rig: M
     offsets: dict[tuple[int, int], list[int]] = {}
     for record in records:
         offsets.setdefault(record["source"]["partition"], []).append(record["source"]["offset"])
-    assert all(own == sorted(own) for own in offsets.values())
+    assert all(numbers == sorted(numbers) for numbers in offsets.values())
     assert [scorer.stop() for scorer in (second, third)] == [0, 0]
 
 
@@ -180,5 +181,5 @@ def test_a_sample_and_a_list_of_fields_limit_the_log_and_check_names_unknown_fie
     assert all(json.loads(message.value() or b"")["inputs"] == {"b": 0.0} for message in messages)
     misspelt = ["--set", "features.fields=[b, c]"]
     checks = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *misspelt, code=1).stdout)["checks"]
-    (wrong,) = [one for one in checks if not one["ok"]]
+    (wrong,) = [check for check in checks if not check["ok"]]
     assert (wrong["check"], wrong["detail"]) == ("features", "version 1.0.0 has no field 'c' to log")

@@ -101,7 +101,7 @@ def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
     os.kill(scorer.worker, signal.SIGKILL)
     until(lambda: scorer.said.count("serving model") == 2 and bool(examiners(scorer)), "the examiner")
     examiners(scorer)[0].kill()
-    until(lambda: "the sandbox with" in scorer.said, "the end of the examiner")
+    until(lambda: "the sandbox process with" in scorer.said, "the end of the examiner")
     scorer.kill()
     rig.start()
     until(lambda: rig.answered() >= count, "all answers")

@@ -138,6 +138,23 @@ def test_a_shadow_works_with_the_least_rights(secured: Secured) -> None:
     assert "no right" not in shadow.said
 
 
+def test_a_scorer_with_tables_needs_read_on_their_topics(secured: Secured) -> None:
+    topic = f"{NAME}.customers"
+    secured.rig.make_topic(topic, 2)
+    flags = ("--set", f"tables.customers.topic={topic}")
+    secured.broker.users({"table-reader": [*rights.scorer(NAME).values(), (rights.TOPIC, topic, rights.READ)]})
+    refused = secured.as_user("scorer").run("scorer", "run", "scorer.yaml", *flags, code=3).stderr
+    assert f"no right to Read on topic '{topic}'" in refused
+    rig = secured.as_user("table-reader")
+    scorer = rig.start("with-table", *flags).ready()
+    rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "C-1", *flags, code=1)
+    secured.as_user("watcher").run("scorer", "tables", "scorer.yaml", *flags)
+    refused = rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "C-1", *flags, code=3).stderr
+    assert "run it as the auditor (deploy/rights.md), or grant" in refused
+    assert scorer.stop() == 0
+    assert "no right" not in scorer.said
+
+
 def test_the_judge_reads_with_its_least_rights(secured: Secured) -> None:
     said = secured.as_user("judge").run("scorer", "judge", "scorer.yaml", "--to", "1", "--json", code=1)
     assert json.loads(said.stdout)["verdict"] == "hold"

@@ -76,7 +76,7 @@ def test_training_again_gives_the_same_bytes(slice_csv: Path, trained: tuple[Pat
     done = run("train", *arguments, hash_seed=2)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     made = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
-    assert len(made) == 8
+    assert len(made) == 12
     assert [path for path in made if (tmp_path / path).read_bytes() != (out / path).read_bytes()] == []
 
 

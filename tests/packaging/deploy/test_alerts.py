@@ -142,6 +142,8 @@ def test_labels_are_few_and_bounded() -> None:
         "python",
         "librdkafka",
         "onnxruntime",
+        "table",
+        "result",
     }
 
 

@@ -14,7 +14,7 @@ from tests.packaging.deploy.dashboards import FILES, SOURCES, asked, panels
 from tests.packaging.deploy.test_alerts import exported
 
 SECTIONS = {
-    "scoring": ["Flow", "Latency", "Lag", "Versions and swaps", "Rollout", "Dead letters", "Transactions"],
+    "scoring": ["Flow", "Latency", "Lag", "Versions and swaps", "Rollout", "Tables", "Dead letters", "Transactions"],
     "regions": ["Now", "Each way", "Trouble"],
 }
 

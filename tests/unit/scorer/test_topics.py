@@ -19,6 +19,14 @@ def test_the_broker_stamps_records_that_have_no_events_time() -> None:
     assert configs[settings.swaps_topic]["retention.ms"] == "-1"
 
 
+def test_the_topic_of_the_feature_log_is_needed_and_as_wide_as_the_input() -> None:
+    settings = minimal(features={"topic": "log"})
+    assert topics.required(settings)["log"] == frozenset({WRITE})
+    described = {"in": topics.DescribedTopic("in", 5, 1_048_588)}
+    widths = {topic.topic: topic.num_partitions for topic in topics.missing(settings, described, 3)}
+    assert widths["log"] == widths["out"] == 5
+
+
 @pytest.mark.parametrize(("limit", "is_reported", "wrong"), [(1_024, True, True), (1_025, True, False), (1_024, False, False)])
 def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, is_reported: bool, wrong: bool) -> None:
     settings = minimal()

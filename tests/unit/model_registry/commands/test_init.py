@@ -59,7 +59,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     written(folder / "flights.jsonl", events)
     stdout = run("init", "late.onnx", "--example", "flights.jsonl").stdout
     drafted = folder / "late-1.0.0"
-    gap = f'{BLANK}: what stands for it where an event lacks it ("nan" if the model knows missing numbers)'
+    gap = f'{BLANK}: the value to use if an event lacks this field ("nan" if the model accepts missing numbers)'
     assert f"open  signature.json: inputs[1].fields[0].default is {gap!r}\n" in stdout
     assert f"open  README.md line 3: {CARD_GAP!r}\n" in stdout
     assert "open  golden.jsonl: the score of 5 events\n" in stdout
@@ -222,7 +222,7 @@ def test_a_model_of_image_files_becomes_a_version(folder: Path) -> None:
     run("init", "colour.onnx", "--example", "images.jsonl", "--op-domain", images.DOMAIN)
     drafted = folder / "colour-1.0.0"
     text = (drafted / "signature.json").read_text()
-    (drafted / "signature.json").write_text(completed(text, (f'"{BLANK}: the most bytes of an event"', "2000000")))
+    (drafted / "signature.json").write_text(completed(text, (f'"{BLANK}: the largest number of bytes in an event"', "2000000")))
     assert parse_signature((drafted / "signature.json").read_text()) == parse_signature(json.dumps(images.COLOUR))
     (drafted / "README.md").write_text("# colour\n\nThe mean colour of an image.\n")
     golden = json.loads((drafted / "golden.jsonl").read_text())

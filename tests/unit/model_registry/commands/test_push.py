@@ -174,7 +174,7 @@ def test_a_model_without_a_tensor_as_output_gets_no_skeleton_to_complete(folder:
     nodes = [helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1)]
     models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 3)], [tensors], package_folder / "model.onnx")
     result = run("push", "bare", f"{REPO}:3.0.0", code=3)
-    assert "no output of the model is a tensor: 'parts' is a sequence" in result.stderr
+    assert "no output of the model is a tensor: output 'parts' is a sequence" in result.stderr
     assert result.stdout == ""
 
 

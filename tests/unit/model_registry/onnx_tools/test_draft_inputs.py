@@ -51,7 +51,7 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
         ModelTensor("frames", "float32", (B, "T", 2)),
     ]
     drafted, _ = draft_inputs.draft_inputs(tensors, draft_events.values(events))
-    most = f"{BLANK}: the longest that may come; the examples have up to "
+    most = f"{BLANK}: the largest length that may occur; the examples have up to "
     pad, marks = drafted[0]["pad"], drafted[1]["marks"]
     assert placeholders.is_placeholder(pad)
     assert placeholders.is_placeholder(marks)
@@ -83,7 +83,7 @@ def test_bytes_are_found_in_base64() -> None:
     events = [{"image": "AAECAwQF", "sound": "AAAA"}, {"image": "AAECAwQG", "sound": "AAA="}]
     tensors = [ModelTensor("image", "uint8", (B, 2, 3)), ModelTensor("sound", "uint8", ("n",))]
     drafted, notes = draft_inputs.draft_inputs(tensors, draft_events.values(events))
-    most = f"{BLANK}: the most bytes of an event"
+    most = f"{BLANK}: the largest number of bytes in an event"
     assert drafted == [
         {"tensor": "image", "dtype": "uint8", "shape": [2, 3], "fields": [{"name": "image", "bytes": True}]},
         {
@@ -104,7 +104,7 @@ def test_bytes_are_found_in_base64() -> None:
 def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
     tensors = [ModelTensor("file", "uint8", (None,)), ModelTensor("ids", "int64", (B, "S"))]
     (file, ids), _ = draft_inputs.draft_inputs(tensors, {})
-    gap = {"name": "file", "bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}
+    gap = {"name": "file", "bytes": True, "max_length": f"{BLANK}: the largest number of bytes in an event"}
     assert file == {"tensor": "file", "dtype": "uint8", "shape": [-1], "batch": False, "fields": [gap]}
     ids_field = {"name": "ids", "array": True, "max_length": BLANK}
     assert ids == {"tensor": "ids", "dtype": "int64", "shape": [-1], "fields": [ids_field]}

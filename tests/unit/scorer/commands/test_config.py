@@ -54,5 +54,5 @@ def test_every_command_rejects_a_property_that_breaks_a_guarantee(
     done = invoked(tmp_path, verb, kafka={"extra": {"isolation.level": "read_uncommitted"}})
     assert isinstance(done.exception, SettingsError)
     assert str(done.exception) == (
-        "kafka.extra.isolation.level: must not be set: events and scores of aborted transactions would be read; take it out"
+        "kafka.extra.isolation.level: must not be set: events and scores of aborted transactions would be read; remove it"
     )

@@ -17,7 +17,7 @@ from scorer.console.routes import VIEWS, Console
 from scorer.console.state import Action, Channel, ConsoleState, RegistryView
 from scorer.console.training.attestations import AttestationLibrary, VersionAttestations
 from scorer.evaluation.label_record import Label, Unusable
-from scorer.observability.status_record import VersionStatus
+from scorer.observability.status_record import TablePartitionStatus, VersionStatus
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
 from scorer.rollout.controller.log_records import EntryKind, PlannedMove, Verb
 from tests.support import rollouts, trained
@@ -335,6 +335,17 @@ def in_split(state: ConsoleState) -> None:
 def text_of(page: str) -> str:
     """Return the text of a page on one line."""
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def test_the_tables_of_running_scorers_are_on_the_page_flow() -> None:
+    state = ConsoleState()
+    assert "Tables" not in client(state).get("/flow").text
+    held = TablePartitionStatus(SCRIPT, 3, 12_345, 1_000, 20, 20, 0.0, restored=True)
+    console_records.add(state, console_records.status("m.a", tables=[held]))
+    page = client(state).get("/flow").text
+    assert "12,345" in page
+    assert "ready" in page
+    assert SCRIPT not in page
 
 
 def test_a_canary_is_shown_with_its_share_in_regions_flow_and_history() -> None:

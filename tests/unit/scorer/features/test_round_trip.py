@@ -85,8 +85,8 @@ def batches(draw: st.DrawFn) -> tuple[Signature, dict[str, NDArray[Any]], int]:
             steps = [draw(st.integers(0, length // 2)) for _ in range(count)]
             rows = [draw(st.lists(elements(dtype), min_size=2 * size, max_size=2 * size)) for size in steps]
             ragged = np.empty(count, object)
-            for row, (own, size) in enumerate(zip(rows, steps, strict=True)):
-                ragged[row] = array_of(own, dtype).reshape(size, 2)
+            for row, (values_of_row, size) in enumerate(zip(rows, steps, strict=True)):
+                ragged[row] = array_of(values_of_row, dtype).reshape(size, 2)
             values[tensor] = ragged
     return Signature(tuple(tensors), (Output(None, "y"),)), values, count
 
@@ -150,8 +150,8 @@ def test_a_record_has_the_position_and_the_version_of_its_score(format_: str) ->
     first, second = records_of(format_, signature, {"x": np.ones((2, 1), np.float32)}, 2)
     assert (first.id, first.position, first.event_ms) == ('e"0 é', ("in", 0, 0), 1_700_000_000_000)
     assert (second.id, second.position, second.event_ms) == ('e"1 é', ('t"é', 70_000, 2**50), 1_700_000_000_001)
-    told = [(r.model, r.version, r.digest, r.role, r.revision, r.scored_ms) for r in (first, second)]
-    assert told == [("m", "1", "sha256:0", "champion", 7, 99), ("m", "2", "sha256:1", "canary", 7, 99)]
+    origins = [(r.model, r.version, r.digest, r.role, r.revision, r.scored_ms) for r in (first, second)]
+    assert origins == [("m", "1", "sha256:0", "champion", 7, 99), ("m", "2", "sha256:1", "canary", 7, 99)]
 
 
 def test_nan_keeps_its_bits_in_avro() -> None:

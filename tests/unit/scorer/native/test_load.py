@@ -113,6 +113,11 @@ def test_messages_and_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -
 
 
 @pytest.mark.debian("cc")
+def test_an_index_of_keys_agrees_with_an_array_and_touches_no_byte_beside_its_buffers(tmp_path: Path) -> None:
+    assert native.run(native.built("key_index", tmp_path), 1, SECONDS)["looked_up"] >= 2_000
+
+
+@pytest.mark.debian("cc")
 @pytest.mark.parametrize(
     ("program", "right", "wrong"),
     [
@@ -120,6 +125,8 @@ def test_messages_and_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -
         ("source_positions", "SCANNER_PADDING 32", "SCANNER_PADDING 1"),
         ("source_positions", "rest->length == length && ", ""),
         ("librdkafka", "sizes->key_bytes += (int64_t)message->key_length;", ""),
+        ("key_index", "bytes += ends[at] - starts[at];", ""),
+        ("key_index", "index->now.slots[slot] = value;\n            slot = next;", "slot = next;"),
         (
             "librdkafka",
             "at = append_number(at, piece->numbers[record]);",

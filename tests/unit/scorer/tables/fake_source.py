@@ -65,8 +65,9 @@ class FakeSource:
         return FetchedTableRecords(records, reached, frozenset(lost))
 
     def ask_ends(self, partitions: Iterable[Partition], now: float) -> None:
-        """Remember the current ends, unless the brokers are unavailable."""
-        self._ends = PartitionEnds(now, {p: len(self.logs.get(p, [])) for p in partitions} if self.is_available else {})
+        """Remember the current ends of existing topics, unless the brokers are unavailable."""
+        existing = [p for p in partitions if self.is_available and self.topics[p[0]] is not None]
+        self._ends = PartitionEnds(now, {p: len(self.logs.get(p, [])) for p in existing})
 
     def answered_ends(self) -> PartitionEnds | None:
         """Return the remembered ends."""

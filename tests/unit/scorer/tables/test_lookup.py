@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from model_registry.package.signature import InputField
-from scorer.tables.lookup import EmptyTables, default_column
+from publisher.errors import USAGE, Fatal
+from scorer.tables.lookup import EmptyTables, ExampleTables, UnreadTables, default_column
 
 
 def test_without_rows_no_key_has_a_row_and_each_field_has_its_default() -> None:
@@ -22,6 +23,24 @@ def test_without_rows_a_required_field_is_missing_in_each_event() -> None:
     joined = EmptyTables().columns("customers", [InputField("customers.age", "int64")], [b"a"], [0])
     assert joined.missing["customers.age"].tolist() == [True]
     assert joined.tensors["customers.age"].shape == (1, 1)
+
+
+def test_an_example_row_has_every_key_and_each_value() -> None:
+    age = InputField("customers.age", "float32")
+    size = InputField("customers.size", "float32", required=False, default=0.5)
+    tables = ExampleTables({"customers.age": np.array([[41]], np.float32)})
+    joined = tables.columns("customers", [age, size], [b"a", None], [0, 1])
+    assert joined.found.tolist() == [True, True]
+    assert joined.tensors["customers.age"].tolist() == [[41.0], [41.0]]
+    assert joined.tensors["customers.size"].tolist() == [[0.5], [0.5]]
+    assert joined.missing["customers.age"].tolist() == [False, False]
+
+
+def test_a_process_that_reads_no_tables_names_the_fields_and_the_remedy() -> None:
+    with pytest.raises(Fatal, match=r"the fields 'customers.age', joined from the table customers") as caught:
+        UnreadTables().columns("customers", [InputField("customers.age", "int64")], [b"a"], [0])
+    assert "set features.topic" in caught.value.hint
+    assert caught.value.exit_code == USAGE
 
 
 @pytest.mark.parametrize(

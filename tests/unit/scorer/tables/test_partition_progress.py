@@ -2,11 +2,11 @@
 
 import math
 
-from scorer.tables.partition_progress import MOST_ENDS, TRUNCATED_SECONDS, PartitionProgress
+from scorer.tables.partition_progress import MOST_ENDS, TRUNCATED_SECONDS, TablePartitionProgress
 
 
 def test_the_lag_grows_from_the_start_until_an_end_is_reached() -> None:
-    progress = PartitionProgress(100.0)
+    progress = TablePartitionProgress(100.0)
     progress.record_end(101.0, 5, 0)
     progress.reach(4)
     assert progress.lag_seconds(107.0) == 7.0
@@ -15,13 +15,13 @@ def test_the_lag_grows_from_the_start_until_an_end_is_reached() -> None:
 
 
 def test_the_lag_grows_while_no_broker_answers() -> None:
-    progress = PartitionProgress(0.0)
+    progress = TablePartitionProgress(0.0)
     progress.record_end(1.0, 0, 0)
     assert progress.lag_seconds(61.0) == 60.0
 
 
 def test_a_partition_is_restored_once_it_reaches_an_end_of_after_the_assignment() -> None:
-    progress = PartitionProgress(0.0)
+    progress = TablePartitionProgress(0.0)
     progress.record_end(1.0, 3, 0)
     progress.reach(3)
     assert not progress.is_restored(since=2.0)
@@ -33,7 +33,7 @@ def test_a_partition_is_restored_once_it_reaches_an_end_of_after_the_assignment(
 
 
 def test_a_busy_table_is_as_new_as_the_newest_end_that_was_reached() -> None:
-    progress = PartitionProgress(0.0)
+    progress = TablePartitionProgress(0.0)
     for second in range(1, 11):
         progress.record_end(float(second), 100 * second, 0)
     progress.reach(750)
@@ -42,7 +42,7 @@ def test_a_busy_table_is_as_new_as_the_newest_end_that_was_reached() -> None:
 
 
 def test_a_position_that_stays_after_the_end_is_not_valid() -> None:
-    progress = PartitionProgress(0.0)
+    progress = TablePartitionProgress(0.0)
     progress.reach(10)
     assert progress.record_end(1.0, 9, 10)
     assert not progress.record_end(1.0 + TRUNCATED_SECONDS, 9, 10)
@@ -50,7 +50,7 @@ def test_a_position_that_stays_after_the_end_is_not_valid() -> None:
 
 
 def test_a_position_that_is_after_the_end_for_a_moment_is_valid() -> None:
-    progress = PartitionProgress(0.0)
+    progress = TablePartitionProgress(0.0)
     progress.reach(10)
     assert progress.record_end(1.0, 9, 10)
     assert progress.record_end(2.0, 10, 10)
@@ -58,7 +58,7 @@ def test_a_position_that_is_after_the_end_for_a_moment_is_valid() -> None:
 
 
 def test_records_that_arrive_while_the_broker_is_asked_do_not_invalidate_the_position() -> None:
-    progress = PartitionProgress(0.0)
+    progress = TablePartitionProgress(0.0)
     progress.reach(10)
     assert progress.record_end(1.0, 9, 9)
     assert progress.record_end(1.0 + TRUNCATED_SECONDS, 9, 9)
@@ -66,7 +66,7 @@ def test_records_that_arrive_while_the_broker_is_asked_do_not_invalidate_the_pos
 
 
 def test_the_lag_of_a_long_restore_is_right_although_few_ends_are_kept() -> None:
-    progress = PartitionProgress(0.0)
+    progress = TablePartitionProgress(0.0)
     for second in range(1, 20 * MOST_ENDS):
         progress.record_end(float(second), 10, 0)
     progress.reach(10)

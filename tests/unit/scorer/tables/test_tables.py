@@ -201,6 +201,23 @@ def test_a_recreated_topic_is_read_again_from_its_beginning() -> None:
     assert worker.ages(b"a", b"b", b"c", b"d") == [2, -1, 2, 2]
 
 
+def test_a_topic_that_was_deleted_is_behind_until_its_new_rows_are_read() -> None:
+    worker = Worker(when_behind="wait", max_lag_seconds=1.0)
+    worker.source.write(("f", 0), (b"a", row(1)))
+    worker.tables.follow([IN_0], [IN_0])
+    worker.read()
+    assert worker.waiting() == []
+    worker.source.topics["f"] = None
+    worker.read(20, seconds=2.0)
+    assert worker.waiting() == [IN_0]
+    worker.source.topics["f"] = Topic("other id", 2)
+    worker.source.logs = {("f", 0): [(b"a", row(2))]}
+    for _ in range(40):
+        worker.read(1, seconds=0.1)
+        assert worker.waiting() == [IN_0] or worker.ages(b"a") == [2]
+    assert worker.waiting() == []
+
+
 def test_a_partition_whose_position_was_deleted_is_read_again_from_its_beginning() -> None:
     worker = Worker(scope="all")
     worker.source.write(("f", 0), (b"a", row(1)))

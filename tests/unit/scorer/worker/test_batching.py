@@ -170,3 +170,16 @@ def test_batches_shrink_while_look_ups_take_long_and_grow_again() -> None:
     for _ in range(11):
         limit.double()
     assert limit.limit == 1_000
+
+
+def test_feature_records_of_a_batch_have_to_fit_in_one_request_too() -> None:
+    scores: list[Record] = [("scores", bytes(60), None, row % 4, 0, None) for row in range(FEWEST)]
+    features: list[Record] = [("log", bytes(960), None, row % 4, 0, None) for row in range(FEWEST)]
+    sizes = limiter()
+    for _ in range(50):
+        sizes.observe(scores, "events", [features])
+    assert 3_700 < most(sizes) <= 0.95 * 1_000_000 * 4 / 1_000
+    sampled = limiter()
+    for _ in range(50):
+        sampled.observe(scores, "events", [features[::100]])
+    assert most(sampled) == 4_096

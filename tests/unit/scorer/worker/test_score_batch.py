@@ -143,3 +143,12 @@ def test_an_event_whose_id_is_not_utf8_is_a_dead_letter() -> None:
     assert (
         dict(result.records[0][5] or [])["dead.error"] == b"header ce_id is b'a\\xff', which is not UTF-8; write text in UTF-8"
     )
+
+
+def test_the_feature_log_uses_no_more_partitions_than_its_recreated_topic_has() -> None:
+    scoring = BatchScorer(settings(), Target("out", 4, 9_000), Target("dead", 4, 8_000), Target("log", 4, 7_000))
+    assert scoring.largest_request == 7_000
+    assert not scoring.reduce_partitions(Target("out", 4, 1), Target("dead", 4, 1), Target("log", 6, 1))
+    assert scoring.reduce_partitions(Target("out", 4, 1), Target("dead", 4, 1), Target("log", 3, 1))
+    assert scoring.pipeline.features is not None
+    assert scoring.pipeline.features.partitions == 3

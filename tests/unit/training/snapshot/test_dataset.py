@@ -144,7 +144,7 @@ def test_manifests_that_say_something_else_are_refused(
     assert len(described) == 1
     renamed = msgspec.structs.replace(copied, digest=f"sha256:{1:064x}")
     manifests = {
-        "has no manifest": files,
+        "has no file manifest": files,
         "not a valid document": (*files, layer(store, MANIFEST, b"{")),
         "does not match the files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
         "is stored with 1 bytes": (*files, layer(store, MANIFEST, b"1", size=2)),

@@ -126,7 +126,7 @@ def test_a_class_that_is_recalled_less_is_refused_though_the_auc_is_the_same() -
     champion = hold_out.scores(0.0)
     comparison = judged(hold_out.evidence(champion, np.where(champion > 0.5, champion * 0.9, champion)))
     assert failed(comparison)[0] == f"recall.{CLASSES[1]}"
-    assert "a class may be worse: recall.late is -" in comparison.because
+    assert "a class may be worse than with the champion: the difference in recall.late is -" in comparison.because
 
 
 def test_worse_probabilities_are_refused_though_ranks_and_decisions_are_the_same() -> None:
