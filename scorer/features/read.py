@@ -375,10 +375,10 @@ def _element_fault(value: Any, field: InputField) -> str | None:
         if value is None or value != value:
             return None if field.allows_nan else "the value is NaN, and the field has no default NaN"
         if type(value) not in (int, float):
-            return f"{value!r} is no {field.dtype}"
+            return f"{value!r} is not a {field.dtype}"
         with np.errstate(over="ignore"):
             is_finite = abs(value) < 1 << 1024 and np.isfinite(np.dtype(field.dtype).type(value))
-        return None if is_finite else f"{value!r} is no finite {field.dtype}"
+        return None if is_finite else f"{value!r} is not a finite {field.dtype}"
     if field.dtype in INTEGER_LIMITS and isinstance(value, str) and value.isdecimal():
         value = int(value)
     return value_fault(value, field.dtype)

@@ -1,8 +1,11 @@
 """Commands that score events again read the feature log of a real scorer: lineage, rescore and compare."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import Producer
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.integration.scorer.schema_registry import SchemaRegistry
@@ -80,6 +83,53 @@ def test_a_feature_log_in_avro_is_read_with_its_registered_schema(make_rig: Make
     assert printed(rig, "lineage", "e5", "--recompute")["recomputed"]["same"]
     assert printed(rig, "rescore", "--digest", digest)["total"]["corrected"] == COUNT
     assert {id_: record["score"] for id_, record in corrections(rig).items()} == {f"e{n}": 3.0 * n for n in range(COUNT)}
+
+
+def write_rows(rig: Rig, rows: Mapping[str, Any]) -> None:
+    """Write rows of the table customers; None deletes a row."""
+    producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "partitioner": "murmur2_random"})
+    for key, row in rows.items():
+        value = None if row is None else json.dumps(row).encode()
+        producer.produce(f"{rig.name}.customers", value, key.encode())
+    assert producer.flush(30) == 0
+
+
+def test_the_joined_values_of_the_past_are_scored_again_after_their_rows_have_changed(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    features = {"topic": f"{rig.name}.features"}
+    rig.configure(tables={"customers": {"topic": f"{rig.name}.customers"}}, features=features)
+    for version, factor in (("1.0.0", 2.0), ("2.0.0", 3.0)):
+        rig.push(models.joined_package(rig.folder / version, factor), version)
+    rig.promote("1.0.0")
+    rig.create(3)
+    write_rows(rig, {f"k{number}": {"b": float(number)} for number in range(20)})
+    scorer = rig.start().ready()
+    rig.emit(events(COUNT))
+    until(lambda: rig.answered() == COUNT, "the scores")
+    assert scorer.stop() == 0
+    write_rows(rig, {f"k{number}": None if number % 2 else {"b": 1_000.0} for number in range(20)})
+    sums = {f"e{n}": n + n % 20 for n in range(COUNT)}
+    scores = {record["id"]: record for record in rig.scores()}
+    assert {id_: record["score"] for id_, record in scores.items()} == {id_: 2.0 * total for id_, total in sums.items()}
+
+    for id_ in ("e4", "e25"):
+        recomputed = printed(rig, "lineage", id_, "--recompute")["recomputed"]
+        assert (recomputed["same"], recomputed["score"]) == (True, 2.0 * sums[id_])
+        assert recomputed["inputs"] == "feature log"
+    compared = printed(rig, "compare", "2.0.0", "--max-psi", "20", code=0)
+    assert (compared["events"], compared["scored_by_both"]) == (COUNT, COUNT)
+    assert compared["largest_differences"][0]["difference"] == max(sums.values())
+    rig.promote("2.0.0")
+    total = printed(rig, "rescore", "--digest", scores["e0"]["digest"])["total"]
+    assert (total["corrected"], total["not_logged"]) == (COUNT, 0)
+    assert {id_: record["score"] for id_, record in corrections(rig).items()} == {
+        id_: 3.0 * total for id_, total in sums.items()
+    }
+
+    del rig.configuration["features"]
+    rig.configure()
+    failed = rig.run("scorer", "lineage", "scorer.yaml", "e4", "--recompute", code=2).stderr
+    assert "the values of the joined fields 'customers.b' at the time of a score are not recoverable" in failed
 
 
 def joined_package(folder: Path) -> Path:

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chaos.training.ground import EVENTS, SIGNATURE, TRAINING, Ground
+from tests.chaos.training import ground as grounds
+from tests.chaos.training.ground import EVENTS, TRAINING, Ground
 from tests.support import auditor
 from tests.support.processes import Program
 from tests.support.shared_broker import Broker
 from tests.support.waiting import until
 
 SECONDS = 300
+SIGNATURE: dict[str, Any] = grounds.SIGNATURE
 FROM_FEATURES = {**TRAINING, "seed": 7, "snapshot": TRAINING["snapshot"] | {"from": "features"}}
 JOINED = {"name": "customers.age", "required": False, "default": 0.0, "from": "table:customers"}
 
