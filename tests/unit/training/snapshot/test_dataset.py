@@ -148,7 +148,7 @@ def test_manifests_that_say_something_else_are_refused(
         "not a valid document": (*files, layer(store, MANIFEST, b"{")),
         "does not match the files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
         "is stored with 1 bytes": (*files, layer(store, MANIFEST, b"1", size=2)),
-        "of at most": (*files, layer(store, MANIFEST, b"2", size=dataset.MAX_MANIFEST + 1)),
+        "or this file has more than": (*files, layer(store, MANIFEST, b"2", size=dataset.MAX_MANIFEST + 1)),
     }
     for fault, layers in manifests.items():
         pushed = referrers.refer(store, referrers.build(store, digest, DATASET_TYPE, layers, {}))
