@@ -38,7 +38,8 @@ def report_lines(rows: Iterable[Row], months: Sequence[int]) -> bytes:
     """Return the uncompressed content of the data file with the weather of these months."""
     reports = sorted(report(row) for row in rows if int(row["month"]) in months)
     reports.sort(key=lambda keyed: keyed[0].partition("/")[2])
-    table: list[list[object]] = [["key", *weather.COLUMNS], *([key, *values.values()] for key, values in reports)]
+    table: list[list[object]] = [["key", *weather.COLUMNS]]
+    table += ([key, *values.values()] for key, values in reports)
     return b"".join(orjson.dumps(line) + b"\n" for line in table)
 
 

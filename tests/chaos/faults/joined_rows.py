@@ -155,8 +155,7 @@ def count(
             counts["too_old"] += waits and score["scored_ms"] - rows[after][1] > MAX_LAG_SECONDS * 1_000
     counts["logged_without_score"] = len(logged)
     for message in auditor.answers_of(rig.bootstrap_servers, rig.dead_topic, since_ms):
-        error = next((value for name, value in message.headers() or () if name == "dead.error"), b"") or b""
-        counts["unjoined"] += TABLE.encode() in (error if isinstance(error, bytes) else error.encode())
+        counts["unjoined"] += TABLE in str(dict(message.headers() or ()).get("dead.error"))
     return dict(counts), oldest_ms / 1_000
 
 

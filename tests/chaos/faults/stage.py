@@ -124,9 +124,7 @@ class Stage(rounds.Stage[ScorerResult]):
         kafka = {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
         self.rig = Rig(direct, self.folder, self.name, kafka=kafka)
         self.version = 0
-        self.updates: RowUpdates | None = None
-        if ground.tables:
-            self._add_table(ground.tables, played.seed)
+        self.updates = self._add_table(ground.tables, played.seed) if ground.tables else None
         self.rig.promote(VERSIONS[0])
         self.rig.create(PARTITIONS)
         if self.updates is not None:
@@ -250,8 +248,11 @@ class Stage(rounds.Stage[ScorerResult]):
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _add_table(self, when_behind: str, seed: int) -> None:
-        """Configure the table and the feature log. In every second round, each worker holds all rows."""
+    def _add_table(self, when_behind: str, seed: int) -> RowUpdates:
+        """Configure the table and the feature log, and return the writer of rows.
+
+        In every second round, each worker holds all rows.
+        """
         table = {
             "topic": f"{self.name}.rows",
             "scope": "all" if seed % 2 else "partition",
@@ -259,7 +260,7 @@ class Stage(rounds.Stage[ScorerResult]):
             "max_lag_seconds": joined_rows.MAX_LAG_SECONDS,
         }
         self.rig.configure(tables={joined_rows.TABLE: table}, features={"topic": f"{self.name}.features"})
-        self.updates = RowUpdates(self.ground.cluster.bootstrap_servers, f"{self.name}.rows", seed)
+        return RowUpdates(self.ground.cluster.bootstrap_servers, f"{self.name}.rows", seed)
 
     def _slot(self, number: str) -> Any:
         return self.fleet.slots[int(number)]
