@@ -69,6 +69,14 @@ class KafkaTableSource:
         if stopped:
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in stopped])
 
+    def renew(self) -> None:
+        """Replace the consumer; see `TableSource`.
+
+        If a topic did not exist for some seconds and was then recreated, the consumer (librdkafka 2.16) fetched no record of
+        it, even after a new assignment.
+        """
+        self._reopen()
+
     def read(self, seconds: float) -> FetchedTableRecords:
         """Return the records that arrive within `seconds`; see `TableSource`."""
         try:

@@ -45,6 +45,9 @@ class TableSource(Protocol):
     def stop(self, partitions: Iterable[Partition]) -> None:
         """Stop reading these partitions. Later reads return none of their records."""
 
+    def renew(self) -> None:
+        """Replace the connection to the brokers, because a topic was recreated. Partitions are read on from their positions."""
+
     def read(self, seconds: float) -> FetchedTableRecords:
         """Return the records that arrive within `seconds`, as soon as there are some.
 
