@@ -69,13 +69,14 @@ class KafkaTableSource:
         if stopped:
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in stopped])
 
-    def renew(self) -> None:
-        """Replace the consumer; see `TableSource`.
+    def replace_client(self) -> None:
+        """Read all partitions with another client, from their positions on; see `TableSource`.
 
-        If a topic did not exist for some seconds and was then recreated, the consumer (librdkafka 2.16) fetched no record of
-        it, even after a new assignment.
+        In half of the measured runs, a client did not fetch a topic that was recreated seconds after its deletion.
         """
-        self._reopen()
+        self.close()
+        self._open()
+        self._assign(self._positions.copy())
 
     def read(self, seconds: float) -> FetchedTableRecords:
         """Return the records that arrive within `seconds`; see `TableSource`."""
