@@ -84,7 +84,7 @@ class KafkaTableSource:
             if self._source.first(seconds) is not None:
                 self._source.more(self._max_records - 1, 0.0)
         except MemberLost:  # a record left the queue of its partition: read it again
-            self.replace_client()
+            self._reopen()
             return NOTHING
         fetched = self._source.finish()
         if self._watch.fatal is not None:
@@ -204,6 +204,12 @@ class KafkaTableSource:
         fetching = {"enable.partition.eof": True, "error_cb": self._watch, "queued.max.messages.kbytes": QUEUE_KIBIBYTES}
         self._consumer = kafka.plugged_reader(self._settings, self._client_id, librdkafka_plugin(), **fetching)
         self._source = open_fetch_source(self._consumer)
+
+    def _reopen(self) -> None:
+        """Replace the consumer by another one, which reads all partitions again from their positions."""
+        self.close()
+        self._open()
+        self._assign(self._positions.copy())
 
     def _open_admin(self) -> AdminClient:
         self._admin_opened_at = time.monotonic()
