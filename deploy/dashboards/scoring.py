@@ -103,13 +103,14 @@ LAG = [
     ),
     lines(
         "Away",
-        "Scorers that wait for an unavailable dependency, assigned partitions that are not read, and unreadable "
-        "records of the scorers' own topics.",
+        "Scorers that wait for an unavailable dependency, assigned partitions that are not read, unreadable records of the "
+        "scorers' own topics, and records that were left out of the feature log.",
         "short",
         [
             (f"sum by (what) ({now('scorer_away')})", "{{what}}"),
             (f"sum({now('scorer_partition_paused')}) or vector(0)", "partitions"),
             (changes("scorer_unreadable_records_total"), "unreadable records"),
+            (changes("scorer_features_dropped_total"), "records not in the feature log"),
         ],
     ),
     lines(

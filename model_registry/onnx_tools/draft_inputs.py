@@ -232,8 +232,8 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
     table = drafting.table_of(path)
     document |= {"from": f"{field_sources.TABLE}{table}"} if table else {}
     if any(value is None for value in drafting.values[path]):
-        hint = ' ("nan" if the model knows missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
-        document |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
+        hint = ' ("nan" if the model accepts missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
+        document |= {"required": False, "default": f"{BLANK}: the value to use if an event lacks this field{hint}"}
     elif table:
         consequence = f"an event without a row in the table {table} is a dead letter"
         drafting.notes.append(f'field {name} is required: {consequence}; to score such an event, add "default"')

@@ -330,7 +330,7 @@ def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
         loaded.model.close()
     except (ModelRefused, MemoryError) as error:
         if isinstance(error, MemoryError) or "alloc" in str(error):  # the runtime has no error class for it
-            detail = f" ({error})" if str(error) else ""
+            detail = f": {error}" if str(error) else ""
             limit = f"{format_bytes(max_bytes)} (model.load_bytes)"
             raise ModelRefused(f"loading the version exhausted the memory limit of {limit}{detail}; {REMEDY}") from None
         raise

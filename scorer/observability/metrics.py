@@ -140,12 +140,12 @@ class Metrics:
         self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
         limited = "Batches by the reason that limited their size."
         self.limited = LabelledCounter("scorer_batches_limited", limited, "by", at)
-        self.stage = LabelledCounter("scorer_stage_seconds", "Time spent by stage.", "stage", at)
-        self.dead_letters = LabelledCounter("scorer_dead_letters", "Dead letters by reason.", "reason", at)
+        self.stage = LabelledCounter("scorer_stage_seconds", "Time spent on batches, by stage.", "stage", at)
+        self.dead_letters = LabelledCounter("scorer_dead_letters", "Events that were dead-lettered, by reason.", "reason", at)
         dropped = "Feature records left out of the feature log, by reason. Their events were scored."
         self.dropped_features = LabelledCounter("scorer_features_dropped", dropped, "reason", at)
         self.dropped_features.add(dict.fromkeys(DROP_REASONS, 0))
-        self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
+        self.swaps = Counter("scorer_swaps", "Changes of the served version between two batches.", registry=at)
         canaried = (
             "Events in the canary's share of the keys, by the reason why the champion answered them instead of the candidate; "
             "none: the candidate answered."

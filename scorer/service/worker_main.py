@@ -105,7 +105,6 @@ class _RunningWorker:
         Only the scoring thread may call this method.
         """
         # That thread may replace the consumer at any time.
-        # That thread may replace the consumer at any time.
         self.guard.member = self.commits.consumer.memberid() or ""
         self.reporter.tick(time.monotonic())
 

@@ -325,4 +325,4 @@ class TableReader:
         if before is not None and before.id != topic.id:
             for number in sorted(table.progress):
                 self._restart((name, number), "the topic was recreated")
-            self._source.replace_client()
+            self._source.renew()

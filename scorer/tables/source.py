@@ -45,11 +45,8 @@ class TableSource(Protocol):
     def stop(self, partitions: Iterable[Partition]) -> None:
         """Stop reading these partitions. Later reads return none of their records."""
 
-    def replace_client(self) -> None:
-        """Read all partitions with another client, from their positions on.
-
-        A client that has read a deleted topic may never read the recreated topic of the same name.
-        """
+    def renew(self) -> None:
+        """Replace the connection to the brokers, because a topic was recreated. Partitions are read on from their positions."""
 
     def read(self, seconds: float) -> FetchedTableRecords:
         """Return the records that arrive within `seconds`, as soon as there are some.

@@ -71,8 +71,6 @@ def find_contestants(
     """
     # The champion is the version of the newest score with the role champion. The candidate is the newest other version among
     # the shadow answers, or else among the canary's scores.
-    # The champion is the version of the newest score with the role champion. The candidate is the newest other version among
-    # the shadow answers, or else among the canary's scores.
     as_json = formats.as_json(settings)
     scores = _newest(bus, stretch, settings.output.topic, as_json) if champion is None or candidate is None else []
     shadow = _newest(bus, stretch, settings.shadow_topic, as_json) if candidate is None else []

@@ -209,7 +209,6 @@ class MergeJoin:
         Before the call, the caller must have added all answers of `side` that existed at the previous call.
         """
         # An answer is dropped if `side` had already passed its event at the previous call.
-        # An answer is dropped if `side` had already passed its event at the previous call.
         for lane in self._joins.values():
             if side is JoinSide.SHADOW:
                 self._close(lane, lane.earlier_offsets[side])

@@ -187,7 +187,6 @@ def comparable_reasons(recorded: Mapping[str, Any], reasons: Mapping[str, str]) 
         reasons: The reasons of the repeated analysis, by the name of the rule.
     """
     # Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
-    # Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
     named = {rule["rule"] for rule in recorded.get("rules", ()) if "reason" in rule}
     return {name: reason for name, reason in reasons.items() if name in named}
 

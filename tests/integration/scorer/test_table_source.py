@@ -132,6 +132,22 @@ def test_a_recreated_topic_is_read_from_its_beginning(broker: Broker, make_topic
         until(lambda: ages(tables, b"a", b"b", b"c", b"e") == [-1, -1, 3, 5], "the rows of the new topic")
 
 
+def test_a_topic_that_did_not_exist_for_a_time_is_read_after_it_is_recreated(
+    broker: Broker, make_topics: MakeTopics, admin: AdminClient
+) -> None:
+    (topic,) = make_topics("features", partitions=1, config=COMPACTED)
+    write(broker, topic, [(b"a", row(1))])
+    with running(settings_of(broker, topic, when_behind="wait", max_lag_seconds=1)) as tables:
+        follow(tables, 0)
+        admin.delete_topics([topic])[topic].result(30)
+        until(lambda: topic not in admin.list_topics(timeout=10).topics, "the deletion")
+        until(tables.waiting, "the lag")
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        until(lambda: topic in admin.list_topics(timeout=10).topics, "the topic")
+        write(broker, topic, [(b"a", row(9))])
+        until(lambda: not tables.waiting() and ages(tables, b"a") == [9], "the row of the new topic")
+
+
 def test_a_partition_that_lost_its_unread_records_is_read_from_its_new_beginning(
     broker: Broker, make_topics: MakeTopics, admin: AdminClient
 ) -> None:

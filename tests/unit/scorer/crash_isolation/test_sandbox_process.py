@@ -124,4 +124,4 @@ def test_a_version_that_kills_two_sandbox_processes_at_its_load_is_refused(
     finally:
         sandbox.close()
     retries = [record.message for record in caplog.records if record.message.endswith("retrying")]
-    assert retries == ["the sandbox was ended by SIGSEGV while it loaded version 7; retrying"]
+    assert retries == ["the sandbox process was ended by SIGSEGV while it loaded version 7; retrying"]

@@ -115,7 +115,7 @@ def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_bat
 def test_a_version_that_needs_more_memory_than_it_may_is_refused_with_the_limit(
     site: Site, build: Callable[[Path], None]
 ) -> None:
-    with pytest.raises(ModelRefused, match=r"lloc.* 500 MiB \(model.load_bytes\)"):
+    with pytest.raises(ModelRefused, match=r"memory limit of 500 MiB \(model.load_bytes\): .*lloc"):
         site.trials(load_bytes=500 * MEBIBYTE).attempt(site.package(build), "v@1", wanted)
     assert site.outcomes == [REFUSED]
 

@@ -80,7 +80,7 @@ def test_what_cannot_go_back_is_unfit() -> None:
     back = letter(dead([]), b"x" * 1_000)
     check_target(back, {"events": (3, 2_000)})
     for topics, why in (
-        ({"other": (3, 2_000)}, "no input"),
+        ({"other": (3, 2_000)}, "not an input topic"),
         ({"events": (2, 2_000)}, "2 part"),
         ({"events": (3, 1_000)}, "10"),
     ):

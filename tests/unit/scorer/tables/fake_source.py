@@ -27,7 +27,7 @@ class FakeSource:
     is_available: bool = True
     positions: dict[Partition, int] = field(default_factory=dict)
     closed: bool = False
-    clients: int = 1
+    renewals: int = 0
     _ends: PartitionEnds | None = None
     _topics: Mapping[str, Topic | None] | None = None
 
@@ -45,9 +45,9 @@ class FakeSource:
         for partition in partitions:
             del self.positions[partition]
 
-    def replace_client(self) -> None:
-        """Count the clients."""
-        self.clients += 1
+    def renew(self) -> None:
+        """Count the replaced connections."""
+        self.renewals += 1
 
     def read(self, seconds: float) -> FetchedTableRecords:  # noqa: ARG002 - nothing arrives later
         """Return up to `per_read` records of each partition."""

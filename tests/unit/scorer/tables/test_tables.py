@@ -218,7 +218,7 @@ def test_a_recreated_topic_is_read_again_from_its_beginning() -> None:
     worker.read(10)
     assert worker.waiting() == []
     assert worker.ages(b"a", b"b", b"c", b"d") == [2, -1, 2, 2]
-    assert worker.source.clients == 2
+    assert worker.source.renewals == 1
 
 
 def test_a_topic_that_was_deleted_is_behind_until_its_new_rows_are_read() -> None:
