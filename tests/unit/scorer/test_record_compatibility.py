@@ -41,6 +41,7 @@ REQUIRED: dict[type[Any], set[str]] = {
         "refused",
         "cost",
         "counters",
+        *(f"tables.{name}" for name in ("table", "partition", "rows", "bytes", "position", "end", "lag_seconds", "restored")),
     },
     SwapRecord: {"topic", "partition", "cut_over_offset", "revision", "digest"},
     CutOverRecord: {"topic", "partition", "cut_over_offset", "revision", "digest"},
