@@ -102,18 +102,25 @@ def _row_settings(table: str, settings: Settings) -> Settings:
 def _columns(fields: Sequence[InputField]) -> dict[str, InputField]:
     """Return the fields as fields of the row, by their name in the signature.
 
-    Columns at the top level of the row have no path, so that the native scanner reads them.
+    Columns at the top level of the row have no path, so that the native scanner reads them. The names are unique, although a
+    field with a path may be named like a column at the top level.
     """
+    steps = {field.name: field_sources.column_steps(field) for field in fields}
+    names = {str(path[0]) for path in steps.values() if len(path) == 1}
+    unused = set(names)
     columns = {}
-    names: set[str] = set()
     for field in fields:
-        steps = field_sources.column_steps(field)
-        name = str(steps[0])
-        if len(steps) == 1 and name not in names:
+        path = steps[field.name]
+        name = str(path[0])
+        if len(path) == 1 and name in unused:
             columns[field.name] = replace(field, name=name, path=None, source=None)
-            names.add(name)
-        else:
-            columns[field.name] = replace(field, path=steps, source=None)
+            unused.remove(name)
+            continue
+        name = field.name
+        while name in names:
+            name = f"{field_sources.table_of(field)}.{name}"
+        names.add(name)
+        columns[field.name] = replace(field, name=name, path=path, source=None)
     return columns
 
 
