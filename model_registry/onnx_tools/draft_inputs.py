@@ -226,10 +226,11 @@ def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
 def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
     """Draft the field at a path, with a placeholder for the default value if some example events lack the field."""
     name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
-    name = json_path.format_path(path) if name in drafting.names else name
+    table = drafting.table_of(path)
+    if name in drafting.names and not table:  # the path of a joined field would be a column of the row
+        name = json_path.format_path(path)
     drafting.names.add(name)
     document: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.format_path(path)})
-    table = drafting.table_of(path)
     document |= {"from": f"{field_sources.TABLE}{table}"} if table else {}
     if any(value is None for value in drafting.values[path]):
         hint = ' ("nan" if the model accepts missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""

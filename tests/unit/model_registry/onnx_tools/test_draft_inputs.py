@@ -150,6 +150,13 @@ def test_what_may_feed_two_tensors_is_given_to_none() -> None:
         assert candidates[:2] == ["a", "b"]
 
 
+def test_a_joined_field_that_may_feed_two_tensors_has_one_name() -> None:
+    tensors = [ModelTensor("one", "float32", (B, 3)), ModelTensor("two", "float32", (B, 3))]
+    values = draft_events.values([{"customers.age": 41}, {"customers.age": 7}])
+    drafted, _ = draft_inputs.draft_inputs(tensors, values, ["customers"])
+    assert [document["fields"][1:] for document in drafted] == [[{"name": "customers.age", "from": "table:customers"}]] * 2
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('ab.[]" ', max_size=3), inner, max_size=4),
