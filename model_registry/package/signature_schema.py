@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
@@ -333,6 +333,7 @@ class _Document(DocumentPart):
             raise ValueError("inputs: all tensors are constants; at least one tensor must take a field of the event")
         try:
             event_tree.build_tree((field.name, field.steps) for field in fields.values())
+            _check_columns(fields.values())
             dynamic_shapes.check_together([tensor.read() for tensor in self.inputs])
         except ValueError as error:
             raise ValueError(f"inputs: {error}") from None
@@ -342,6 +343,19 @@ class _Document(DocumentPart):
     @property
     def outputs(self) -> tuple[Output, ...]:
         return tuple(output.read() for output in (self.output if isinstance(self.output, list) else [self.output]))
+
+
+def _check_columns(fields: Iterable[InputField]) -> None:
+    """Raise ValueError if no row of a table can have all the columns that the fields name."""
+    columns: dict[str, list[tuple[str, Sequence[json_path.Step]]]] = {}
+    for field in fields:
+        if table := field_sources.table_of(field):
+            columns.setdefault(table, []).append((field.name, field_sources.column_steps(field)))
+    for table, paths in columns.items():
+        try:
+            event_tree.build_tree(paths)
+        except ValueError as error:
+            raise ValueError(f"table {table}: {error}") from None
 
 
 def parse_signature(data: bytes | str) -> Signature:

@@ -244,6 +244,22 @@ def test_golden_examples_have_joined_fields_by_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("age", "inputs: table customers: field 'years' is read at age, and field 'customers.age' is too"),
+        ("age.years", "inputs: table customers: field 'years' is read at age.years, and field 'customers.age' at age"),
+    ],
+)
+def test_columns_that_no_row_can_have_are_refused(path: str, message: str) -> None:
+    years = {"name": "years", "path": path, "from": "table:customers"}
+    with pytest.raises(SignatureError) as caught:
+        signature_of("float32", JOINED_AGE, years)
+    assert message in str(caught.value)
+    of_two_tables = signature_of("float32", JOINED_AGE, years | {"from": "table:items"})
+    assert list(field_sources.joined_fields(of_two_tables)) == ["customers", "items"]
+
+
+@pytest.mark.parametrize(
     ("age", "message"),
     [
         ({"path": "years"}, "field customers.age was column age of table:customers and is column years"),
