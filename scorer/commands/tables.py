@@ -26,6 +26,8 @@ from scorer.console.scorer_fold import last_states
 from scorer.console.table_partitions import TablePartition, summarize
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
+from scorer.decoding.row_schema import RowSchema
+from scorer.decoding.schema_formats.schema_source import SchemaSource, create_schema_source, start_of
 from scorer.observability.read_output_topics import read_to_end
 from scorer.settings import Settings, load
 from scorer.settings.tables import TableSettings
@@ -146,21 +148,22 @@ def newest_rows(settings: Settings, table: TableSettings, key: bytes) -> list[Ne
     return [_row(number, message, decode) for number, message in sorted(newest.items())]
 
 
-def row_decoder(settings: Settings, table: TableSettings) -> Callable[[bytes, Headers], Any]:
-    """Return a function that decodes a row of the table to a JSON value. The function raises Poison for an invalid row."""
+def row_decoder(
+    settings: Settings, table: TableSettings, source: SchemaSource | None = None
+) -> Callable[[bytes, Headers], Any]:
+    """Return a function that decodes a row of the table to a JSON value. The function raises Poison for an invalid row.
+
+    It waits for the look-up of a schema. `source` is the source of the schemas; None to use the configured registry.
+    """
     if table.format == "json":
         return _decode_json
-    from scorer.decoding.row_schema import RowSchema
-    from scorer.decoding.schema_formats.schema_source import create_schema_source, start_of
-
     table_input = settings.input.model_copy(update={"format": table.format, "schema_file": None, "message": None})
-    source = create_schema_source(settings.model_copy(update={"input": table_input}))
+    schemas = source or create_schema_source(settings.model_copy(update={"input": table_input}))
     fields = RowSchema(Signature((), ()), None, table_input.max_event_bytes)
 
     def decode(value: bytes, headers: Headers) -> Any:
-        schema_key = source.key(value, headers)
-        source.look_up({schema_key: 1})
-        row = source.reader(schema_key, fields, None).path_reader([()])(value, start_of(schema_key))[0]
+        schema_key = schemas.key(value, headers)
+        row = schemas.reader(schema_key, fields, None).path_reader([()])(value, start_of(schema_key))[0]
         return msgspec.to_builtins(row)
 
     return decode

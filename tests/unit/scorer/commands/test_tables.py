@@ -15,6 +15,9 @@ from scorer.commands.tables import (
 )
 from scorer.console.table_partitions import READY, TablePartition
 from scorer.dead_letters.reasons import Poison
+from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
+from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
+from scorer.decoding.schema_formats.schema_source import SchemaRegistrySource
 from tests.unit.scorer.minimal import minimal
 
 SETTINGS = minimal(tables={"customers": {"topic": "customers.features"}, "regions": {"topic": "regions", "scope": "all"}})
@@ -57,3 +60,28 @@ def test_a_row_that_is_not_json_is_unreadable() -> None:
     assert decode(b'{"age": 7}', None) == {"age": 7}
     with pytest.raises(Poison, match="not JSON"):
         decode(b"\xff", None)
+
+
+class _RegistryThatFailsOnce:
+    """A client of a schema registry whose first request of a schema fails temporarily."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    def schema(self, schema_id: SchemaId) -> Schema:  # noqa: ARG002 - each id has the same schema
+        self.requests += 1
+        if self.requests == 1:
+            raise LookUpFailed("busy", 503)
+        return Schema("avro", '{"type": "record", "name": "Row", "fields": [{"name": "age", "type": "int"}]}')
+
+    def probe(self) -> None:
+        pass
+
+
+def test_a_row_waits_for_its_schema_while_the_registry_is_slow() -> None:
+    settings = minimal(
+        tables={"customers": {"topic": "customers.features", "format": "avro"}}, schema_registry={"url": "http://registry"}
+    )
+    source = SchemaRegistrySource("avro", SchemaRegistry(settings.schema_registry, _RegistryThatFailsOnce()))
+    decode = row_decoder(settings, settings.tables["customers"], source)
+    assert decode(b"\0\0\0\0\x07\x0e", None) == {"age": 7}
