@@ -174,10 +174,10 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
                 f"topic {dead.name} takes records up to {dead.max_bytes} bytes, {name} up to {existing[name].max_bytes}: a "
                 f"dead letter might not fit; set max.message.bytes of {dead.name} to {needed}"
             )
-    return lines + _partitioning_faults(settings, existing)
+    return lines + partitioning_faults(settings, existing)
 
 
-def _partitioning_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
+def partitioning_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
     """Return one line of text for each input topic with which a table of scope `partition` is not co-partitioned."""
     return [
         f"table {name}: topic {table.topic} has {existing[table.topic].partitions} partitions, but the input topic {topic} has "

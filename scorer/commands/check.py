@@ -201,7 +201,9 @@ def _tables(settings: Settings, described: dict[str, topics.DescribedTopic], adm
         faults.append("the broker compacts no topic, so that old rows of tables are never removed: log.cleaner.enable is false")
     for fault in faults:
         yield Finding("table", False, fault, "scorer/TABLES.md describes the topics of tables")
-    if faults or any(table.topic not in described for table in settings.tables.values()):
+    if faults or topics.partitioning_faults(settings, described):
+        return
+    if any(table.topic not in described for table in settings.tables.values()):
         return
     for name, table in settings.tables.items():
         topic = described[table.topic]
