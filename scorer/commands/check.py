@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Reso
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
 from model_registry.package import field_sources
+from model_registry.package.signature import InputField
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import acls, groups
 from publisher.kafka import clients as kafka
@@ -39,11 +40,12 @@ from scorer.evaluation.label_record import Unusable
 from scorer.features.logged_inputs import absent_names, select_logged
 from scorer.models.registry_access import open_cache, open_source, pull_version
 from scorer.models.servable import Servable, make
+from scorer.native import byte_columns
 from scorer.native.librdkafka import plugin_status
 from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
-from scorer.tables.lookup import ExampleTables
+from scorer.tables.lookup import ExampleTables, JoinedColumns, Partitions
 from scorer.tables.row_blocks import BlockLayout, DecodedRows, RowDecoder
 from scorer.topics import DescribedTopic
 
@@ -88,7 +90,8 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         package, resolution = pull_version(settings)
         moves = move_admission(settings.model.policy, open_cache(settings.model).root)
         moves.check(open_source(settings), settings.model.tag, resolution, datetime.now(UTC))
-        servable = make(package, resolution, tried_loader(settings, tables=ExampleTables()), settings)
+        tables = CountedKeys()
+        servable = make(package, resolution, tried_loader(settings, tables=tables), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except ModelRefused as error:
@@ -99,7 +102,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         yield Finding("model", True, f"{servable.label} loads and {result}")
         yield Finding("native", True, f"native library: {plugin_status()}")
         yield from _logged_fields(settings, servable)
-        yield from _samples(settings, servable, described)
+        yield from _samples(settings, servable, described, tables)
         yield from _rows(settings, servable, described)
     if described and settings.labels.topic:
         yield _labels(settings, settings.labels.topic, described, hidden)
@@ -253,7 +256,28 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
     )
 
 
-def _samples(settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic]) -> Iterator[Finding]:
+class CountedKeys(ExampleTables):
+    """A look-up in which every key has the same row, and which counts the events without a key.
+
+    Attributes:
+        without_key: the number of events of the last batch that have no key, by the name of the table.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.without_key: dict[str, int] = {}
+
+    def columns(
+        self, table: str, fields: Sequence[InputField], keys: Sequence[bytes | None], partitions: Partitions
+    ) -> JoinedColumns:
+        """Count the events without a key, and return the values of the row; see `TableLookup`."""
+        self.without_key[table] = len(byte_columns.nulls(keys))
+        return super().columns(table, fields, keys, partitions)
+
+
+def _samples(
+    settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic], tables: CountedKeys
+) -> Iterator[Finding]:
     for name in settings.input.topics:
         if name not in described:
             continue
@@ -281,6 +305,7 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
             yield Finding("sample", True, f"the newest {decodable} events of {name} can be decoded")
             yield from _ids(settings.input.id_field, name, decoded.ids)
             yield from _carried_fields(settings.output.carry, name, decoded.carried or [])
+            yield from table_keys(settings, name, tables, decodable)
 
 
 def _rows(settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic]) -> Iterator[Finding]:
@@ -368,6 +393,18 @@ def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[R
             yield Finding(
                 "carried fields", without < len(rows), detail, "correct the paths of the event fields in output.carry"
             )
+
+
+def table_keys(settings: Settings, topic: str, tables: CountedKeys, events: int) -> Iterator[Finding]:
+    """Check that the newest events of a topic, `events` in number, have the keys of tables."""
+    # If the path of a key is misspelt, each event is scored with the defaults of the joined fields, or dead-lettered.
+    for table, without in tables.without_key.items():
+        if without:
+            path = settings.tables[table].key
+            place = "in the record" if path is None else f"at {path}"
+            detail = f"{without} of the newest {events} events of {topic} have no key {place} for the table {table}"
+            hint = f"set tables.{table}.key to the path of the key in events"
+            yield Finding("table keys", without < events, detail, hint)
 
 
 def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:

@@ -6,7 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from scorer.commands import check
+from scorer.decoding.decoder_factory import create_decoder
 from scorer.topics import DescribedTopic
+from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.minimal import minimal
 
 
@@ -25,3 +27,22 @@ def test_a_table_with_other_partitions_than_the_input_is_not_reported_as_fit(par
         "customers.features": DescribedTopic("customers.features", partitions, 1_000_000, cleanup_policy="compact"),
     }
     assert len(list(check._tables(settings, described, _AdminWithoutRights()))) == finding_count  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "ok", "detail"),
+    [
+        ("custmer", False, "2 of the newest 2 events of in have no key at custmer for the table customers"),
+        ("referrer", True, "1 of the newest 2 events of in have no key at referrer for the table customers"),
+        (None, False, "2 of the newest 2 events of in have no key in the record for the table customers"),
+        ("customer", True, ""),
+    ],
+)
+def test_events_without_the_key_of_a_table_are_named(key: str | None, *, ok: bool, detail: str) -> None:
+    settings = minimal(tables={"customers": {"topic": "customers.features", "key": key}})
+    signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}]))
+    tables = check.CountedKeys()
+    decoder = create_decoder(settings, signature, tables)
+    decoded = decoder.decode([b'{"a": 1, "customer": "7", "referrer": 8}', b'{"a": 2, "customer": 9}'])
+    findings = list(check.table_keys(settings, "in", tables, len(decoded.rows)))
+    assert [(finding.ok, finding.detail) for finding in findings] == ([(ok, detail)] if detail else [])
