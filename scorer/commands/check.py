@@ -316,7 +316,9 @@ def _rows(settings: Settings, servable: Servable, described: dict[str, topics.De
             continue
         messages, _ = newest(settings, topic)
         values = [message.value() for message in messages if message.value() is not None]
-        rejected = _decode_rows(row_decoder_factory(name, settings)(BlockLayout(fields)), values).rejected
+        layout = BlockLayout(fields)
+        decoded = _decode_rows(row_decoder_factory(name, settings)(layout), values)
+        rejected = decoded.rejected
         if not values:
             yield Finding("rows", True, f"no row of the table {name} was decoded: the newest offsets of {topic} hold no row")
         elif rejected:
@@ -331,6 +333,18 @@ def _rows(settings: Settings, servable: Servable, described: dict[str, topics.De
             )
         else:
             yield Finding("rows", True, f"the newest {len(values)} rows of the table {name} can be decoded")
+            yield from required_columns(name, layout, decoded)
+
+
+def required_columns(table: str, layout: BlockLayout, decoded: DecodedRows) -> Iterator[Finding]:
+    """Check that the newest rows of a table have the columns of required fields."""
+    # An event with a row without such a column is dead-lettered.
+    for field, without in zip(layout.required, decoded.missing.sum(axis=0).tolist(), strict=True):
+        if without:
+            count = len(decoded.missing)
+            detail = f"{without} of the newest {count} rows of the table {table} have no value for the required field {field!r}"
+            hint = 'correct the path or the name of the field, or add "default" to the field'
+            yield Finding("rows", without < count, detail, hint)
 
 
 def _decode_rows(decoder: RowDecoder, values: Sequence[bytes | None]) -> DecodedRows:

@@ -7,6 +7,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from scorer.commands import check
 from scorer.decoding.decoder_factory import create_decoder
+from scorer.decoding.table_rows import row_decoder_factory
+from scorer.tables.row_blocks import BlockLayout
 from scorer.topics import DescribedTopic
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.minimal import minimal
@@ -46,3 +48,18 @@ def test_events_without_the_key_of_a_table_are_named(key: str | None, *, ok: boo
     decoded = decoder.decode([b'{"a": 1, "customer": "7", "referrer": 8}', b'{"a": 2, "customer": 9}'])
     findings = list(check.table_keys(settings, "in", tables, len(decoded.rows)))
     assert [(finding.ok, finding.detail) for finding in findings] == ([(ok, detail)] if detail else [])
+
+
+@pytest.mark.parametrize(("rows", "ok"), [([b"{}", b'{"ages": 7}'], False), ([b"{}", b'{"age": 7}'], True)])
+def test_rows_without_the_column_of_a_required_field_are_named(rows: list[bytes], *, ok: bool) -> None:
+    settings = minimal(tables={"customers": {"topic": "customers.features"}})
+    required = {"name": "customers.age", "from": "table:customers"}
+    optional = {"name": "customers.size", "from": "table:customers", "default": 0}
+    layout = BlockLayout(signature_of(("x", "float32", [required, optional])).fields)
+    decoded = row_decoder_factory("customers", settings)(layout).decode(rows)
+    (finding,) = check.required_columns("customers", layout, decoded)
+    without = 1 if ok else 2
+    assert finding.ok is ok
+    assert finding.detail == (
+        f"{without} of the newest 2 rows of the table customers have no value for the required field 'customers.age'"
+    )
