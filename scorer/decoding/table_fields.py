@@ -226,6 +226,6 @@ def _explain_missing(field: InputField, keys: Column, found: NDArray[np.bool_], 
             column = json_path.format_path(field_sources.column_steps(field))
             fault = f"the row of the table {table} with the key {shown} has no {column}"
         else:
-            fault = f"the table {table} has no row with the key {shown}"
+            fault = f"the table {table} has no row with the key {shown}, or the row cannot be decoded"
         errors[index] = Poison(Reason.MISSING_FIELD, f"required field {name}: {fault}")
     return errors

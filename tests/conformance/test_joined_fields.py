@@ -243,10 +243,21 @@ def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> 
     required = "required field 'customers.age' (table:customers): "
     assert {row: (poison.reason, str(poison)) for row, poison in found.rejected.items() if row != 4} == {
         1: (Reason.MISSING_FIELD, f"{required}the row of the table customers with the key '2' has no age"),
-        2: (Reason.MISSING_FIELD, f"{required}the table customers has no row with the key '\\\\xff'"),
+        2: (
+            Reason.MISSING_FIELD,
+            f"{required}the table customers has no row with the key '\\\\xff', or the row cannot be decoded",
+        ),
         3: (Reason.MISSING_FIELD, f"{required}the event has no key for the table customers"),
     }
     assert found.rejected[4].reason == Reason.MALFORMED
+
+
+def test_a_row_that_cannot_be_decoded_is_not_reported_as_absent_only() -> None:
+    signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}]))
+    tables = StoredTables({"customers": {(0, b"1"): {"age": "text"}}})
+    decoder = decoder_factory.create_decoder(of_tables(settings_of("json"), None, None), signature, tables)
+    found = decoder.decode([b'{"a": 1}'], ListedMetadata([b"1"], [0], [None], [0]))
+    assert str(found.rejected[0]).endswith("has no row with the key '1', or the row cannot be decoded")
 
 
 @pytest.mark.parametrize("key", [None, "c"])
