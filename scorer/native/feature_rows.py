@@ -46,7 +46,7 @@ def json_members(matrix: NDArray[Any], names: Sequence[bytes]) -> ByteColumn:
         source = np.frombuffer(text, np.uint8)
         places = address(joined_names), address(name_ends), address(out), used, address(bounds[first + 1 :])
         used = library.json_members(address(source), len(text), len(rows), columns, *places)
-    return ByteColumn(out, bounds[:-1], bounds[1:])
+    return ByteColumn(out[: bounds[-1]], bounds[:-1], bounds[1:])
 
 
 def _join_members(row: bytes, names: Sequence[bytes]) -> bytes:
@@ -68,7 +68,7 @@ def avro_integers(matrix: NDArray[Any]) -> ByteColumn:
         ends = bounds[first + 1 : first + 1 + len(numbers)]
         library.avro_integers(address(numbers), len(numbers), columns, address(out) + used, address(ends))
         ends += used
-    return ByteColumn(out, bounds[:-1], bounds[1:])
+    return ByteColumn(out[: bounds[-1]], bounds[:-1], bounds[1:])
 
 
 def _zigzag(number: int) -> int:
