@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 
 from model_registry.package.signature import InputField
 from publisher.runtime.context import Clock, Context
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import Decoded
 from scorer.features.logged_inputs import LoggedTensor
 from scorer.features.read import FeatureRecord, decode_json
-from scorer.features.record_encoder import JsonFeatureEncoder
+from scorer.features.record_builder import FeatureRecordBuilder, ScoredEvents
+from scorer.features.record_encoder import AnsweringVersions, EventColumns, JsonFeatureEncoder
 from scorer.models.servable import Servable
+from scorer.native.byte_columns import ByteColumn
+from scorer.native.feature_rows import column_of
+from scorer.native.fetch import MessageColumns
+from scorer.native.produce_records import RecordPiece
 from scorer.settings import Settings
 from scorer.worker.canary_routing import Arms
 from scorer.worker.encode import Target
@@ -123,3 +129,33 @@ def test_a_feature_record_that_is_too_large_is_left_out_and_counted(room: int) -
     result = scoring.score(batch(values_of(3)), cast(Servable, LoggedVersion("champion", {})))
     assert result.outcomes["scored"] == 3
     assert (len(logged_records(result)), result.dropped_features["oversize"]) == ((3, 0) if room else (0, 3))
+
+
+class LazyEncoder(JsonFeatureEncoder):
+    """An encoder whose columnar records cannot be converted to single records, because memory is exhausted."""
+
+    def pieces(self, events: EventColumns, *_: Any) -> list[RecordPiece]:
+        ends = np.full(len(events), 1 << 60)  # more than any system has
+        return [RecordPiece(ByteColumn(np.zeros(1, np.uint8), np.zeros(len(events), np.int64), ends))]
+
+
+@pytest.mark.debian("cc")
+def test_feature_records_that_cannot_be_created_are_left_out_and_counted() -> None:
+    columns = MessageColumns(
+        [("in", 0)],
+        np.zeros(2, np.int32),
+        np.arange(2),
+        np.arange(2),
+        np.zeros(2, np.int32),
+        np.zeros(2, np.int32),
+        column_of([b"1", b"2"]),
+        column_of([b"k", b"l"]),
+        None,
+    )
+    events = ColumnarBatch(columns, "events")
+    rows = np.arange(2)
+    encoder = cast(Any, Version("champion", {}))
+    answers = AnsweringVersions.single(encoder, 2)
+    scored_events = ScoredEvents(events, rows, column_of([b"a", b"b"]), {}, answers, 5)
+    records = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, LazyEncoder([]))
+    assert (len(records.records), records.dropped) == (0, {"encoding-failed": 2})
