@@ -98,11 +98,10 @@ class FeatureRecordBuilder:
         if not len(events.rows):
             return FeatureRecords(events.rows, [])
         try:
-            records = self._encode(events, encoder)
+            return self._without_oversize(events.rows, self._encode(events, encoder))
         except Exception:  # the score must be published all the same
             log.exception("the feature records of %d events could not be encoded", len(events.rows))
             return FeatureRecords(events.rows[:0], [], Counter({FAILED: len(events.rows)}))
-        return self._without_oversize(events.rows, records)
 
     def _encode(self, events: ScoredEvents, encoder: FeatureEncoder) -> Sequence[Record]:
         batch = events.batch

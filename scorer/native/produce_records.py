@@ -33,14 +33,21 @@ class RecordPiece:
         """Return the largest size in bytes that this part has in a record."""
         return DIGITS if self.texts is None else self.texts.largest()
 
+    def total(self, count: int) -> int:
+        """Return the size of this part in `count` records together, in bytes. For numbers, the maximum size is returned."""
+        if self.texts is None:
+            return DIGITS * count
+        lengths = self.texts.lengths()
+        if self.which is None:
+            return int(lengths.sum())
+        return int(np.bincount(self.which, minlength=len(lengths)) @ lengths)
+
     def mean(self) -> float:
         """Return the mean size of this part in bytes. For numbers, the maximum size is returned."""
         if self.texts is None:
             return DIGITS
-        lengths = self.texts.lengths()
-        if self.which is None:
-            return float(lengths.mean())
-        return float(np.bincount(self.which, minlength=len(lengths)) @ lengths / len(self.which))
+        count = len(self.texts if self.which is None else self.which)
+        return self.total(count) / count
 
     def listed(self, count: int) -> list[bytes]:
         """Return this part of each of `count` records, as bytes."""
@@ -89,7 +96,7 @@ def _c(pieces: Sequence[RecordPiece]) -> "ctypes.Array[_Piece]":
 
 def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> ByteColumn:
     """Concatenate the pieces of each of `count` records, and return the results as a column."""
-    size = count * sum(piece.largest() for piece in pieces)
+    size = sum(piece.total(count) for piece in pieces)  # not `count` times the largest text, which may be a long array
     c_pieces = _c(pieces)
     text = np.empty(size + 1, np.uint8)
     bounds = np.zeros(count + 1, np.int64)

@@ -11,6 +11,7 @@ from scorer.settings.input import SchemaRegistrySettings
 MAGIC = b"\0"
 ID_BYTES = 5  # size of Confluent's header: MAGIC, then the schema's id, big-endian
 SERVER_ERROR = 500
+BUSY = (408, 429)  # request timeout, too many requests: the schema itself is not rejected
 
 
 class SchemaRejected(Exception):
@@ -48,7 +49,7 @@ def _register(registry: str, topic: str, format_: str, text: str, records: str) 
             number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))
             return number
     except SchemaRegistryError as error:
-        if error.http_status_code >= SERVER_ERROR:
+        if error.http_status_code >= SERVER_ERROR or error.http_status_code in BUSY:
             raise schema_registry_unavailable(settings.url, error) from error
         hint = f"check schema_registry.extra and the compatibility of {topic}-value"
         raise SchemaRejected(f"schema registry {settings.url} rejects the schema of {records}: {error}", hint) from error

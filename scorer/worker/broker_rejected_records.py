@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 LONGEST_KEY = 1_024  # bytes of a key that is kept in the smallest dead letter
 
 
+_RowRecord = tuple[int, Record]
+"""The row of an event, and its record or its feature record."""
+
 _RowOfTopic = tuple[str, int]
 """The topic of a record, and the row of its event."""
 
@@ -47,7 +50,7 @@ class _RejectedRecordSearch:
         self._groups: list[set[_RowOfTopic]] = []  # the broker rejects one record of each group, or all of them
         self._rejected: set[_RowOfTopic] = set()
 
-    def narrow(self, rows: list[int], error: RecordRejected) -> tuple[dict[int, Record], int]:
+    def narrow(self, rows: list[int], error: RecordRejected) -> tuple[list[_RowRecord], int]:
         """Evaluate the rejection of a part, and return the rejected records and the size of the next part to publish.
 
         Args:
@@ -55,39 +58,37 @@ class _RejectedRecordSearch:
             error: the rejection of the part. `narrow` raises it if none of these rows can be the cause.
 
         Returns:
-            The records that the broker certainly rejects by row (possibly none), and the number of rows in the next part. The
-            next part begins with the first of `rows`. The caller publishes the remaining rows in a later part.
+            The records that the broker certainly rejects (possibly none), and the number of rows in the next part. The next
+            part begins with the first of `rows`. The caller publishes the remaining rows in a later part.
         """
         if not error.records and not self._reports_enabled:  # repeat once: the session asks for delivery reports from now on
             self._reports_enabled = True
-            return {}, len(rows)
+            return [], len(rows)
         named = set(map(id, error.records))
-        suspects = {row: record for row in rows if (record := self._suspect(row, named)) is not None}
+        suspects = [(row, record) for row in rows for record in self._suspects(row, named)]
         if not suspects:
             raise error
-        by_partition: dict[tuple[str, int], list[int]] = {}
-        for row, record in suspects.items():
-            by_partition.setdefault((record[0], record[3]) if error.records else ("", 0), []).append(row)
-        groups = by_partition.values()
-        keys = {row: (record[0], row) for row, record in suspects.items()}
-        certain = [group for group in groups if error.certain or self._all_rejected({keys[row] for row in group}, error)]
+        by_partition: dict[tuple[str, int], list[_RowRecord]] = {}
+        for row, record in suspects:
+            by_partition.setdefault((record[0], record[3]) if error.records else ("", 0), []).append((row, record))
+        groups = [(group, {(record[0], row) for row, record in group}) for group in by_partition.values()]
+        certain = [(group, keys) for group, keys in groups if error.certain or self._all_rejected(keys, error)]
         if certain:
-            rejected = {row: suspects[row] for group in certain for row in group}
-            self._rejected |= {keys[row] for row in rejected}
-            return rejected, len(rows)
-        first = next(iter(groups))
-        new = error.one_or_all and not any(group.issuperset(keys[row] for row in first) for group in self._groups)
-        self._groups += [{keys[row] for row in group} for group in groups if error.one_or_all]
-        return {}, rows.index(first[1 if new else len(first) // 2])
+            self._rejected.update(*(keys for _, keys in certain))
+            return [each for group, _ in certain for each in group], len(rows)
+        first, first_keys = groups[0]
+        new = error.one_or_all and not any(group.issuperset(first_keys) for group in self._groups)
+        self._groups += [keys for _, keys in groups if error.one_or_all]
+        return [], rows.index(first[1 if new else len(first) // 2][0])
 
-    def _suspect(self, row: int, named: set[int]) -> Record | None:
-        """Return the record of a row that the broker may have rejected; None if the row has no such record.
+    def _suspects(self, row: int, named: set[int]) -> list[Record]:
+        """Return the records of a row that the broker may have rejected.
 
-        `named` has the identities of the records that the error names. If it is empty, each record may be the cause. The
-        feature record comes first, because an event can do without it.
+        `named` has the identities of the records that the error names. If it is empty, each record may be the cause, and only
+        one is returned: first the feature record, because an event can do without it.
         """
         records = [record for record in (self._features.get(row), self._slots[row]) if record is not None]
-        return next((record for record in records if not named or id(record) in named), None)
+        return [record for record in records if id(record) in named] if named else records[:1]
 
     def _all_rejected(self, group: set[_RowOfTopic], error: RecordRejected) -> bool:
         """Return whether the broker certainly rejects all of these records. Each of them is a possible cause of the rejection.
@@ -128,11 +129,11 @@ class RejectedBatchPublisher:
             self._session.recover()
             rows = spans.pop()
             rejected, first_part = search.narrow(rows, error)
-            for row, record in rejected.items():
-                if features.get(row) is record:
-                    scored.dropped_features[REJECTED] += 1
-                else:
+            for row, record in rejected:
+                if scored.slots[row] is record:
                     self._replace(pending, scored, row, str(error))
+                else:
+                    scored.dropped_features[REJECTED] += 1
                 features.pop(row, None)
             if rejected:
                 log.warning("the broker rejects %d records: %s", len(rejected), error)

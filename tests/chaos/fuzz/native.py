@@ -13,6 +13,7 @@ PROGRAMS = {
     "source_positions": (),
     "librdkafka": ("clients.c",),
     "key_index": ("hash.c",),
+    "feature_rows": (),
 }
 """What each is compiled with, beside `fuzz_NAME.c`, which may include more."""
 FLAGS = ("-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

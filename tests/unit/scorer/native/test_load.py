@@ -118,6 +118,11 @@ def test_an_index_of_keys_agrees_with_an_array_and_touches_no_byte_beside_its_bu
 
 
 @pytest.mark.debian("cc")
+def test_rows_of_feature_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -> None:
+    assert native.run(native.built("feature_rows", tmp_path), 1, SECONDS)["rows"] >= 2_000
+
+
+@pytest.mark.debian("cc")
 @pytest.mark.parametrize(
     ("program", "right", "wrong"),
     [
@@ -126,6 +131,8 @@ def test_an_index_of_keys_agrees_with_an_array_and_touches_no_byte_beside_its_bu
         ("source_positions", "rest->length == length && ", ""),
         ("librdkafka", "sizes->key_bytes += (int64_t)message->key_length;", ""),
         ("key_index", "bytes += ends[at] - starts[at];", ""),
+        ("feature_rows", "LONGEST_NUMBER + 2 * WORD", "WORD"),
+        ("feature_rows", "UINT64_MAX : 0", "INT64_MAX : 0"),
         ("key_index", "index->now.slots[slot] = value;\n            slot = next;", "slot = next;"),
         (
             "librdkafka",
