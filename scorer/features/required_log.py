@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from model_registry.package import field_sources
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
+from scorer.features.read import FeatureRecord
 from scorer.settings.features import FeatureLogSettings
 
 
@@ -38,18 +39,26 @@ def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -
     return True
 
 
+def missing_inputs(record: FeatureRecord, signature: Signature) -> list[str]:
+    """Return the names of the signature's fields that a feature record does not hold, in the order of the signature."""
+    return [field.name for field in signature.fields if field.name not in record.inputs]
+
+
+def excluded_fields(features: FeatureLogSettings, signature: Signature) -> list[str]:
+    """Return the names of the signature's fields that `features.fields` does not hold, in the order of the signature."""
+    return [] if features.fields == "all" else [field.name for field in signature.fields if field.name not in features.fields]
+
+
 def check_fields(features: FeatureLogSettings, signature: Signature) -> None:
     """Check that `features.fields` holds all fields of the signature.
 
     Raises:
         Fatal: With code 2 if fields are missing; the message names them.
     """
-    if features.fields == "all":
-        return
-    missing = [repr(field.name) for field in signature.fields if field.name not in features.fields]
-    if missing:
+    if missing := excluded_fields(features, signature):
+        names = ", ".join(map(repr, missing))
         raise Fatal(
-            f"the feature log {features.topic} lacks inputs of the version: features.fields does not hold {', '.join(missing)}",
+            f"the feature log {features.topic} lacks inputs of the version: features.fields does not hold {names}",
             "add these fields to features.fields, or set features.fields: all; this applies to scores from then on",
             USAGE,
         )
