@@ -22,7 +22,7 @@ def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -
     """Return whether the inputs of one of these versions can be recovered only from the feature log.
 
     Raises:
-        Fatal: With code 2 if there is such a version, and no feature log with its inputs is configured.
+        Fatal: With code 2 if there is such a version, and no feature log with the inputs of all these versions is configured.
     """
     joined = [signature for signature in signatures if joined_names(signature)]
     if not joined:
@@ -34,7 +34,7 @@ def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -
             "set features.topic, so that the scorers log the inputs of each score from then on",
             USAGE,
         )
-    for signature in joined:
+    for signature in signatures:
         check_fields(features, signature)
     return True
 
