@@ -308,7 +308,8 @@ def _column(record: FeatureRecord, field: InputField) -> NDArray[Any]:
     value = record.inputs[field.name]
     if not isinstance(value, list):
         raise _Unfit
-    return _converted(value, field, lambda at: record.exact_input(field.name)[at])
+    exact_elements = cache(lambda: record.exact_input(field.name))
+    return _converted(value, field, lambda at: exact_elements()[at])
 
 
 def _scalars(records: Sequence[FeatureRecord], field: InputField) -> NDArray[Any]:

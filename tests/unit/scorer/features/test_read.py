@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastavro import parse_schema, schemaless_writer
+from msgspec import structs
 
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from scorer.dead_letters.reasons import Reason
@@ -115,6 +116,20 @@ def test_a_text_halfway_between_two_float32_in_float64_is_rounded_once() -> None
     assert tensor(scalars("float32", "n"), '{"n": 7.038531e-26}')[0, 0] == exact
     assert tensor(scalars("float32", "n"), '{"n": -7.038531e-26}')[0, 0] == -exact
     assert tensor(array("float32", (2,), 2), '{"a": [1, 7.038531e-26]}').tolist() == [[1.0, float(exact)]]
+
+
+def test_the_exact_text_of_an_array_is_parsed_once() -> None:
+    parsed: list[str] = []
+
+    class CountingRecord(FeatureRecord, frozen=True):
+        def exact_input(self, name: str) -> Any:
+            parsed.append(name)
+            return super().exact_input(name)
+
+    record = decode_json(json_value('{"a": [7.038531e-26, 7.038531e-26]}'))
+    counted = CountingRecord(**structs.asdict(record))
+    FeatureDecoder(array("float32", (2,), 2)).convert([counted])
+    assert parsed == ["a"]
 
 
 def test_a_number_beyond_the_range_of_decimal_does_not_affect_other_inputs() -> None:
