@@ -17,7 +17,6 @@ from model_registry import suggestions
 from model_registry.package.signature import Signature
 from model_registry.untrusted_input.terminal_text import printable, printable_json
 from publisher.errors import FINDING, USAGE, Fatal
-from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Spans
 from publisher.kafka.reader import TopicReader
 from publisher.runtime.command_line import Config, DefaultCommandGroup, Json, Set, print_data
@@ -25,7 +24,6 @@ from publisher.runtime.time_range import iso_time
 from scorer.console.scorer_fold import last_states
 from scorer.console.table_partitions import TablePartition, summarize
 from scorer.dead_letters.reasons import Poison
-from scorer.decoding.batch import Headers
 from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats.schema_source import SchemaSource, create_schema_source, start_of
 from scorer.observability.read_output_topics import read_to_end
@@ -148,12 +146,11 @@ def newest_rows(settings: Settings, table: TableSettings, key: bytes) -> list[Ne
     return [_row(number, message, decode) for number, message in sorted(newest.items())]
 
 
-def row_decoder(
-    settings: Settings, table: TableSettings, source: SchemaSource | None = None
-) -> Callable[[bytes, Headers], Any]:
+def row_decoder(settings: Settings, table: TableSettings, source: SchemaSource | None = None) -> Callable[[bytes], Any]:
     """Return a function that decodes a row of the table to a JSON value. The function raises Poison for an invalid row.
 
-    It waits for the look-up of a schema. `source` is the source of the schemas; None to use the configured registry.
+    As in a scorer, the schema of a row is the one that its value names; headers are not read. The function waits for the
+    look-up of a schema. `source` is the source of the schemas; None to use the configured registry.
     """
     if table.format == "json":
         return _decode_json
@@ -161,15 +158,15 @@ def row_decoder(
     schemas = source or create_schema_source(settings.model_copy(update={"input": table_input}))
     fields = RowSchema(Signature((), ()), None, table_input.max_event_bytes)
 
-    def decode(value: bytes, headers: Headers) -> Any:
-        schema_key = schemas.key(value, headers)
+    def decode(value: bytes) -> Any:
+        schema_key = schemas.key(value, None)
         row = schemas.reader(schema_key, fields, None).path_reader([()])(value, start_of(schema_key))[0]
         return msgspec.to_builtins(row)
 
     return decode
 
 
-def _decode_json(value: bytes, headers: Headers) -> Any:  # noqa: ARG001 - the headers name no schema of JSON
+def _decode_json(value: bytes) -> Any:
     from scorer.dead_letters.reasons import Reason
 
     try:
@@ -178,13 +175,13 @@ def _decode_json(value: bytes, headers: Headers) -> Any:  # noqa: ARG001 - the h
         raise Poison(Reason.MALFORMED, f"the row is not JSON: {error}") from None
 
 
-def _row(partition: int, message: Message, decode: Callable[[bytes, Headers], Any]) -> NewestRow:
+def _row(partition: int, message: Message, decode: Callable[[bytes], Any]) -> NewestRow:
     value = message.value()
     offset = message.offset() or 0
     at = iso_time(message.timestamp()[1])
     if value is None:
         return NewestRow(partition, offset, at, deleted=True, row=None)
     try:
-        return NewestRow(partition, offset, at, deleted=False, row=decode(value, headers_of_one(message)))
+        return NewestRow(partition, offset, at, deleted=False, row=decode(value))
     except Poison as poison:
         return NewestRow(partition, offset, at, deleted=False, row=None, problem=str(poison))

@@ -6,13 +6,14 @@ If one of the versions has joined fields, both versions score the records of the
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from confluent_kafka import Message
 
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
-from publisher.runtime.time_range import TimeRange
+from publisher.runtime.time_range import LATEST_MS, TimeRange
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.assessment import Assessment
 from scorer.evaluation.labelled_comparison import BothAnswers
@@ -28,6 +29,13 @@ Progress = Callable[[int, int], None]
 """A callback with the number of completed offsets and the total number of offsets."""
 
 
+class RecordTimes(NamedTuple):
+    """The first and the last timestamp of records, both inclusive, in Unix ms."""
+
+    first_ms: int
+    last_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedShare:
     """The part of the events that a comparison read from the feature log.
@@ -35,8 +43,8 @@ class LoggedShare:
     Attributes:
         topic: The topic of the log.
         records: The number of compared records.
-        input_offsets: The number of offsets of the input topics in the same time range. Markers of transactions count too, so
-            that it is at least the number of events.
+        input_offsets: The number of offsets of the input topics in the time range of the records. Markers of transactions
+            count too, so that it is at least the number of events.
     """
 
     topic: str
@@ -85,6 +93,20 @@ def spans(reader: TopicReader, topics: Sequence[str], window: TimeRange, newest:
     return {partition: Bounds(min(start, ends[partition]), ends[partition]) for partition, start in starts.items()}
 
 
+def counted_range(window: TimeRange, newest: int | None, times: RecordTimes | None) -> TimeRange:
+    """Return the time range in which events are counted, to compare their number with that of logged records.
+
+    Args:
+        window: The requested time range.
+        newest: The requested number of newest records; None for all records of the window. If the log has a sample, this number
+            of records covers a longer time than this number of events.
+        times: The times of the records; None without records.
+    """
+    if newest is None or times is None:
+        return window
+    return TimeRange(max(0, times.first_ms), min(times.last_ms, LATEST_MS) + 1)
+
+
 def compare(
     settings: Settings,
     champion: LoadedModel,
@@ -121,12 +143,15 @@ def compare(
     differences = Differences()
     timed = _Timed(champion, candidate)
     both = BothAnswers(settings.region) if settings.labels.topic else None
+    times: RecordTimes | None = None
     progress(0, total)
     for batch in reader.read(every):
         for offsets, messages in _slices(batch.offsets, batch.messages, settings):
             values = [message.value() for message in messages]
             parts = ListedMetadata.from_messages(messages)
             answered = timed.answers(values, parts)
+            if reads_log:
+                times = _extended(times, parts.every_time)
             differences.add(batch.partition, offsets, values, *answered)
             if both is not None:
                 both.add(batch.partition, offsets, parts, *answered)
@@ -136,7 +161,7 @@ def compare(
     labelled = both.assessed(reader, settings, champion.model.signature()) if both is not None else None
     logged = None
     if reads_log and feature_topic is not None:
-        inputs = spans(reader, settings.input.topics, window, newest)
+        inputs = spans(reader, settings.input.topics, counted_range(window, newest, times), None)
         logged = LoggedShare(feature_topic, differences.events, sum(high - low for low, high in inputs.values()))
     return ComparisonRun(differences, timed.seconds, every, labelled, logged)
 
@@ -144,6 +169,14 @@ def compare(
 def _with_logged_inputs(version: LoadedModel, settings: Settings) -> LoadedModel:
     """Return a copy of the version that scores records of the feature log in place of events."""
     return replace(version, decoder=FeatureLogDecoder(version.model.signature(), create_reader(settings)))
+
+
+def _extended(earlier: RecordTimes | None, times: Sequence[int]) -> RecordTimes | None:
+    """Return the first and the last of these times and the earlier ones."""
+    if not times:
+        return earlier
+    every = [*times, *(earlier or ())]
+    return RecordTimes(min(every), max(every))
 
 
 class _Timed:

@@ -35,7 +35,7 @@ def as_floats(values: Sequence[float | None], dtype: np.dtype[Any]) -> tuple[NDA
     return narrow, ties.tolist()
 
 
-def nearest_float(value: Decimal | float, dtype: np.dtype[Any]) -> Any:
+def nearest_float(value: str | Decimal | float, dtype: np.dtype[Any]) -> Any:
     """Return the number of a float dtype that is nearest to an exact value; of two nearest numbers, the even one."""
     exact = Decimal(value)
     wide = np.float64(exact)

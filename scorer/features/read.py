@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, array_dtype, value_fault
+from model_registry.package.dtypes import FLOAT_LIMITS, array_dtype, value_fault
 from model_registry.package.model_inputs import ragged
 from model_registry.package.shapes import step_size, with_length
 from model_registry.package.signature import InputField, Signature, TensorInput
@@ -34,6 +34,7 @@ MAGIC = 0
 HEADER_BYTES = 5  # Confluent's header: MAGIC, then the schema's id, big-endian
 FIELD = "field"
 """The property of a field in the Avro schema that holds the input's name, because a name in Avro has only [A-Za-z0-9_]."""
+UINT64_DIGITS = 20
 SHOWN = 200  # characters of a value in an error message
 READ_FAULTS = (EOFError, ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError)
 _NEGATIVE_ZERO = re.compile(rb"-0(?![0-9.eE])")
@@ -86,10 +87,11 @@ class FeatureRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.source.topic, self.source.partition, self.source.offset
 
     def exact_input(self, name: str) -> Any:
-        """Return an input with the numbers of the JSON text as Decimal, or the input itself if the record is not in JSON."""
+        """Return an input with each number as its JSON text, or the input itself if the record is not in JSON."""
+        # Not as Decimal: the exponent of a number in another input can be too small for it.
         if not self.text:
             return self.inputs[name]
-        return json.loads(self.text, parse_float=Decimal, parse_int=Decimal)[name]
+        return json.loads(self.text, parse_float=str, parse_int=str)[name]
 
 
 ReadFeatures = Callable[[bytes | None], FeatureRecord]
@@ -306,7 +308,8 @@ def _column(record: FeatureRecord, field: InputField) -> NDArray[Any]:
     value = record.inputs[field.name]
     if not isinstance(value, list):
         raise _Unfit
-    return _converted(value, field, lambda at: record.exact_input(field.name)[at])
+    exact_elements = cache(lambda: record.exact_input(field.name))
+    return _converted(value, field, lambda at: exact_elements()[at])
 
 
 def _scalars(records: Sequence[FeatureRecord], field: InputField) -> NDArray[Any]:
@@ -328,7 +331,7 @@ def _converted(values: list[Any], field: InputField, exact: Callable[[int], Any]
     Args:
         values: The values as they were decoded.
         field: The field of the values.
-        exact: Returns the value at an index as Decimal.
+        exact: Returns the value at an index, with a number as its exact text.
 
     Raises:
         _Unfit: A value does not fit the dtype.
@@ -336,7 +339,7 @@ def _converted(values: list[Any], field: InputField, exact: Callable[[int], Any]
     dtype = np.dtype(array_dtype(field.dtype))
     if dtype.kind != "f":
         if field.dtype == "uint64":
-            values = [int(value) if isinstance(value, str) and value.isdecimal() else value for value in values]
+            values = [_as_integer(value) for value in values]
         if any(value_fault(value, field.dtype) for value in values):
             raise _Unfit
         array = np.empty(len(values), dtype)
@@ -353,6 +356,11 @@ def _converted(values: list[Any], field: InputField, exact: Callable[[int], Any]
     return numbers
 
 
+def _as_integer(value: Any) -> Any:
+    """Convert a uint64 that is written as decimal digits to int. Return other values unchanged."""
+    return int(value) if isinstance(value, str) and len(value) <= UINT64_DIGITS and value.isdecimal() else value
+
+
 def _find_fault(value: Any, field: InputField) -> str | None:
     """Return the reason why a logged value does not fit a field; None if it fits."""
     what = f"field {field.name!r}"
@@ -365,6 +373,8 @@ def _find_fault(value: Any, field: InputField) -> str | None:
                 return f"{what}: {len(value)} elements do not fit the shape {list(field.shape or ())}"
         elif len(value) != field.array:
             return f"{what}: an array of {field.array} was expected, not of {len(value)}"
+    elif isinstance(value, list) and len(value) != 1:
+        return f"{what}: one value was expected, not an array of {len(value)}"
     elements = value if isinstance(value, list) else [value]
     faults = (_element_fault(element, field) for element in elements)
     return next((f"{what}: {fault:.{SHOWN}}" for fault in faults if fault), None)
@@ -379,6 +389,4 @@ def _element_fault(value: Any, field: InputField) -> str | None:
         with np.errstate(over="ignore"):
             is_finite = abs(value) < 1 << 1024 and np.isfinite(np.dtype(field.dtype).type(value))
         return None if is_finite else f"{value!r} is not a finite {field.dtype}"
-    if field.dtype in INTEGER_LIMITS and isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    return value_fault(value, field.dtype)
+    return value_fault(_as_integer(value) if field.dtype == "uint64" else value, field.dtype)

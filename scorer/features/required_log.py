@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from model_registry.package import field_sources
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
+from scorer.features.read import FeatureRecord
 from scorer.settings.features import FeatureLogSettings
 
 
@@ -21,7 +22,7 @@ def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -
     """Return whether the inputs of one of these versions can be recovered only from the feature log.
 
     Raises:
-        Fatal: With code 2 if there is such a version, and no feature log with its inputs is configured.
+        Fatal: With code 2 if there is such a version, and no feature log with the inputs of all these versions is configured.
     """
     joined = [signature for signature in signatures if joined_names(signature)]
     if not joined:
@@ -33,9 +34,19 @@ def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -
             "set features.topic, so that the scorers log the inputs of each score from then on",
             USAGE,
         )
-    for signature in joined:
+    for signature in signatures:
         check_fields(features, signature)
     return True
+
+
+def missing_inputs(record: FeatureRecord, signature: Signature) -> list[str]:
+    """Return the names of the signature's fields that a feature record does not hold, in the order of the signature."""
+    return [field.name for field in signature.fields if field.name not in record.inputs]
+
+
+def excluded_fields(features: FeatureLogSettings, signature: Signature) -> list[str]:
+    """Return the names of the signature's fields that `features.fields` does not hold, in the order of the signature."""
+    return [] if features.fields == "all" else [field.name for field in signature.fields if field.name not in features.fields]
 
 
 def check_fields(features: FeatureLogSettings, signature: Signature) -> None:
@@ -44,12 +55,10 @@ def check_fields(features: FeatureLogSettings, signature: Signature) -> None:
     Raises:
         Fatal: With code 2 if fields are missing; the message names them.
     """
-    if features.fields == "all":
-        return
-    missing = [repr(field.name) for field in signature.fields if field.name not in features.fields]
-    if missing:
+    if missing := excluded_fields(features, signature):
+        names = ", ".join(map(repr, missing))
         raise Fatal(
-            f"the feature log {features.topic} lacks inputs of the version: features.fields does not hold {', '.join(missing)}",
+            f"the feature log {features.topic} lacks inputs of the version: features.fields does not hold {names}",
             "add these fields to features.fields, or set features.fields: all; this applies to scores from then on",
             USAGE,
         )

@@ -14,7 +14,7 @@ from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.score_events import answers
 from scorer.features.log import FeatureLog, LoggedInputs, ScoredEvent, create_reader
 from scorer.features.read import FeatureLogDecoder
-from scorer.features.required_log import require_log
+from scorer.features.required_log import missing_inputs, require_log
 from scorer.lineage.document import DEAD_LETTER, Lineage, LineageAnswer
 from scorer.models.loaded_model import LoadedModel
 from scorer.settings import Settings
@@ -44,7 +44,7 @@ class Recomputation:
 def find_inputs(lineage: Lineage, settings: Settings, signature: Signature | None) -> LoggedInputs | None:
     """Return the logged inputs of the answer; None if the event must be decoded instead.
 
-    If a feature log is configured and has no record of the answer, this is added to `lineage.missing`.
+    If a feature log is configured and does not have the inputs of the answer, the reason is added to `lineage.missing`.
 
     Args:
         lineage: The lineage of the answer.
@@ -62,25 +62,43 @@ def find_inputs(lineage: Lineage, settings: Settings, signature: Signature | Non
         raise Fatal(f"{lineage.place} has the status {status!r} and no score of the model", "omit --recompute", USAGE)
     requires_log = signature is not None and require_log(settings.features, [signature])
     inputs = None
+    reason = "has no record of dead letters"
     if settings.features.topic is not None and answer.kind != DEAD_LETTER:
         feature_log = FeatureLog(settings, TopicReader(settings.kafka, f"{settings.name}.lineage"))
         record = answer.record
         times = (record.get(name) for name in ("event_ms", "scored_ms"))
         event_ms, scored_ms = (time if isinstance(time, int) else 0 for time in times)
         scored = ScoredEvent(*answer.source, event_ms, scored_ms, answer.digest)
-        inputs = feature_log.find([scored]).get(scored)
+        inputs, reason = complete_inputs(feature_log.find([scored]).get(scored), signature)
+        unreadable = feature_log.skipped.counts[feature_log.topic]
+        if inputs is None and unreadable:
+            reason += f"; {unreadable:,} of its records are unreadable"
     if inputs is None and requires_log:
-        kind = "a dead letter has no record" if answer.kind == DEAD_LETTER else "it has no record of this score"
         raise Fatal(
-            f"the inputs of {lineage.place} are not recoverable from the feature log {settings.features.topic}: {kind}",
+            f"the inputs of {lineage.place} are not recoverable from the feature log {settings.features.topic}: it {reason}",
             "the log has only scores of models, those in the sample (features.sample), until retention deletes their records",
             USAGE,
         )
     if inputs is None and settings.features.topic is not None:
-        lineage.missing.append(f"the logged inputs: {settings.features.topic} has no record of this score")
+        lineage.missing.append(f"the logged inputs: {settings.features.topic} {reason}")
     if inputs is None and lineage.event is None:
         raise _missing(lineage)
     return inputs
+
+
+def complete_inputs(inputs: LoggedInputs | None, signature: Signature | None) -> tuple[LoggedInputs | None, str]:
+    """Return logged inputs if they hold all fields of a signature; otherwise None, and the reason.
+
+    Args:
+        inputs: The record that the feature log has of a score; None if it has none.
+        signature: The signature of the version that answered; None if its package has none.
+    """
+    if inputs is None:
+        return None, "has no record of this score"
+    missing = missing_inputs(inputs.record, signature) if signature is not None else []
+    if missing:
+        return None, f"has a record of this score without the inputs {', '.join(map(repr, missing))}"
+    return inputs, ""
 
 
 def recompute(

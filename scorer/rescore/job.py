@@ -29,7 +29,7 @@ from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer import topics
 from scorer.features.log import FeatureLog
-from scorer.features.required_log import require_log
+from scorer.features.required_log import excluded_fields, require_log
 from scorer.models.servable import Servable
 from scorer.rescore.chunks import RescoreChunk, chunks
 from scorer.rescore.counts import RescoreCounts
@@ -172,12 +172,15 @@ def rescore(
 def open_sources(settings: Settings, signature: Signature | None, reader: TopicReader) -> InputSources:
     """Return the sources of the inputs of past scores for a version with this signature.
 
+    A feature log whose records do not hold all fields of the version is not used.
+
     Raises:
         Fatal: With code 2 if the version has joined fields, and no feature log with its inputs is configured.
     """
     requires_log = signature is not None and require_log(settings.features, [signature])
-    log = FeatureLog(settings, reader) if settings.features.topic else None
-    return InputSources(log, requires_log)
+    if settings.features.topic is None or (signature is not None and excluded_fields(settings.features, signature)):
+        return InputSources()
+    return InputSources(FeatureLog(settings, reader), requires_log)
 
 
 def preview(settings: Settings, job: RescoreJob, signature: Signature | None, progress: Report) -> RescoreSummary:

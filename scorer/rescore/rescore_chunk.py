@@ -76,7 +76,7 @@ class UncorrectedScores:
         ]
         unlogged = [
             f"{topic}[{number}]: the feature log has no record of {scores.count} scores of the events between the offsets "
-            f"{scores.first} and {scores.last}: not in the sample, or deleted by retention"
+            f"{scores.first} and {scores.last}: not in the sample, answered without a model, or deleted by retention"
             for (topic, number), scores in sorted(self.unlogged.items())
         ]
         return gone + unlogged + self.examples

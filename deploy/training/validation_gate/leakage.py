@@ -34,7 +34,8 @@ class Learned:
         """Return how many of these rows, read from the cluster with the id `cluster`, are in the training data.
 
         If only one of the two is from the feature log, the positions of the same event differ. Then all rows up to `until_ms`
-        count.
+        count. If both are from the feature log, rows after the ranges and up to `until_ms` count too, because an event that is
+        scored again has another record there.
         """
         if self.logged != rows.logged:
             return len(rows) if self.until_ms is None else int((rows.places.time_ms <= self.until_ms).sum())
@@ -45,7 +46,10 @@ class Learned:
         for (topic, partition), (begin, end) in self.spans.items():
             if topic in places.topics:
                 in_partition = (places.topic == places.topics.index(topic)) & (places.partition == partition)
-                used |= in_partition & (places.offset >= begin) & (places.offset < end)
+                before_end = places.offset < end
+                if self.logged and self.until_ms is not None:
+                    before_end = np.ones(len(rows), np.bool_)
+                used |= in_partition & (places.offset >= begin) & before_end
         if self.until_ms is not None:
             used &= places.time_ms <= self.until_ms
         return int(used.sum())

@@ -12,6 +12,7 @@ from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
 from scorer.features.log import create_reader
+from scorer.features.read import ReadFeatures
 from scorer.settings import Settings
 from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import LabelledRows
@@ -33,9 +34,7 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
     if not fields:
         return {}
     if rows.logged:
-        read = create_reader(settings)
-        inputs = [read(value).inputs for value in rows.values]
-        columns = {field: np.array([_text(each.get(field)) for each in inputs], np.str_) for field in fields}
+        columns = _of_feature_records(rows, create_reader(settings), fields)
     elif settings.input.format in NAMED_FIELD_FORMATS:
         reader = decoder_factory.create_path_reader(settings, [json_path.parse_object_path(field) for field in fields])
         field_values = [reader.values(value) for value in rows.values]
@@ -44,9 +43,8 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
         columns = {field: _of_tensor(rows, signature, field, settings.input.format) for field in fields}
     for field, column in columns.items():
         if not (column != "null").any():
-            raise Fatal(
-                f"gate.slices: no held-out event has a field {field!r}", "name a field of the events in gate.slices", USAGE
-            )
+            kind = "logged field" if rows.logged else "field of the events"
+            raise Fatal(f"gate.slices: no held-out event has a field {field!r}", f"name a {kind} in gate.slices", USAGE)
         if (values := len(large(column))) > MOST_SLICES:
             limit = f"the limit is {MOST_SLICES} values"
             message = f"gate.slices: field {field!r} has {values} values with {LEAST_ROWS:,} rows or more; {limit}"
@@ -69,6 +67,15 @@ def _of_tensor(rows: LabelledRows, signature: Signature, field: str, format_: st
         f"gate.slices: events in {format_} have no field names, and the signature has no field {field!r} that is one value"
     )
     raise Fatal(message, "name a field of the signature in gate.slices", USAGE)
+
+
+def _of_feature_records(rows: LabelledRows, read: ReadFeatures, fields: tuple[str, ...]) -> dict[str, Texts]:
+    texts: dict[str, list[str]] = {field: [] for field in fields}
+    for value in rows.values:
+        inputs = read(value).inputs
+        for field, column in texts.items():
+            column.append(_text(inputs.get(field)))
+    return {field: np.array(column, np.str_) for field, column in texts.items()}
 
 
 def _text(value: object) -> str:

@@ -171,5 +171,5 @@ def test_scores_outside_the_log_are_counted_for_a_version_with_joined_fields(mak
     compared = printed(rig, "compare", "3.0.0", code=1)
     assert compared["feature_log"]["topic"] == f"{rig.name}.features"
     assert compared["feature_log"]["records"] == compared["events"] == logged
-    assert compared["feature_log"]["input_offsets"] >= COUNT
+    assert logged < compared["feature_log"]["input_offsets"]
     assert compared["dead_only_by_candidate"] == {"missing-field": logged}

@@ -57,9 +57,9 @@ def test_a_record_is_one_line_that_is_harmless_for_a_terminal() -> None:
 
 def test_a_row_that_is_not_json_is_unreadable() -> None:
     decode = row_decoder(SETTINGS, SETTINGS.tables["customers"])
-    assert decode(b'{"age": 7}', None) == {"age": 7}
+    assert decode(b'{"age": 7}') == {"age": 7}
     with pytest.raises(Poison, match="not JSON"):
-        decode(b"\xff", None)
+        decode(b"\xff")
 
 
 class _RegistryThatFailsOnce:
@@ -84,4 +84,13 @@ def test_a_row_waits_for_its_schema_while_the_registry_is_slow() -> None:
     )
     source = SchemaRegistrySource("avro", SchemaRegistry(settings.schema_registry, _RegistryThatFailsOnce()))
     decode = row_decoder(settings, settings.tables["customers"], source)
-    assert decode(b"\0\0\0\0\x07\x0e", None) == {"age": 7}
+    assert decode(b"\0\0\0\0\x07\x0e") == {"age": 7}
+
+
+def test_a_row_without_a_schema_id_in_its_value_is_unreadable_as_in_a_scorer() -> None:
+    settings = minimal(
+        tables={"customers": {"topic": "customers.features", "format": "avro"}}, schema_registry={"url": "http://127.0.0.1:1"}
+    )
+    decode = row_decoder(settings, settings.tables["customers"])
+    with pytest.raises(Poison, match="schema"):
+        decode(b"\x02\x07")

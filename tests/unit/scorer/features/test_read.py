@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastavro import parse_schema, schemaless_writer
+from msgspec import structs
 
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from scorer.dead_letters.reasons import Reason
@@ -117,6 +118,25 @@ def test_a_text_halfway_between_two_float32_in_float64_is_rounded_once() -> None
     assert tensor(array("float32", (2,), 2), '{"a": [1, 7.038531e-26]}').tolist() == [[1.0, float(exact)]]
 
 
+def test_the_exact_text_of_an_array_is_parsed_once() -> None:
+    parsed: list[str] = []
+
+    class CountingRecord(FeatureRecord, frozen=True):
+        def exact_input(self, name: str) -> Any:
+            parsed.append(name)
+            return super().exact_input(name)
+
+    record = decode_json(json_value('{"a": [7.038531e-26, 7.038531e-26]}'))
+    counted = CountingRecord(**structs.asdict(record))
+    FeatureDecoder(array("float32", (2,), 2)).convert([counted])
+    assert parsed == ["a"]
+
+
+def test_a_number_beyond_the_range_of_decimal_does_not_affect_other_inputs() -> None:
+    inputs = '{"n": 7.038531e-26, "other": 1e-99999999999999999999}'
+    assert tensor(scalars("float32", "n"), inputs).tolist() == tensor(scalars("float32", "n"), '{"n": 7.038531e-26}').tolist()
+
+
 def test_a_negative_zero_without_a_fraction_keeps_its_sign() -> None:
     assert math.copysign(1, tensor(scalars("float32", "n"), '{"n": -0}')[0, 0]) == -1
 
@@ -186,6 +206,11 @@ def test_bytes_are_arrays_of_their_elements() -> None:
         (array("int32", (2,), 2), '{"a": 1}', "an array was expected, not 1"),
         (array("int32", (-1, 2), 4), '{"a": [1]}', "1 elements do not fit the shape [-1, 2]"),
         (array("float32", (-1,), 1), '{"a": [1, 2]}', "2 elements do not fit the shape [-1]"),
+        (scalars("int32", "n"), '{"n": "5"}', "'5' is not a valid int32"),
+        (scalars("uint64", "n"), f'{{"n": "{"9" * 5_000}"}}', "field 'n': '9999"),
+        (scalars("float32", "n"), '{"n": []}', "one value was expected, not an array of 0"),
+        (scalars("string", "n"), '{"n": ["a", "b"]}', "one value was expected, not an array of 2"),
+        (array("int32", (2,), 2), '{"a": ["1", "2"]}', "'1' is not a valid int32"),
     ],
 )
 def test_a_record_that_does_not_fit_the_signature_is_rejected_with_the_reason(of: Signature, inputs: str, message: str) -> None:

@@ -1,17 +1,22 @@
 """The selection of scores, the progress of a job, and the ranges of the inputs that it reads. No broker."""
 
 from itertools import pairwise
+from typing import cast
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from publisher.errors import Fatal
+from publisher.kafka.reader import TopicReader
 from publisher.runtime.time_range import TimeRange
 from scorer.rescore.counts import RescoreCounts
+from scorer.rescore.job import open_sources
 from scorer.rescore.job_progress import JobProgress, definition
 from scorer.rescore.read_events import GAP, spans
+from scorer.rescore.rescore_chunk import InputSources
 from scorer.rescore.selection import ScoreSelection, read
 from scorer.scores.decode_record import EventPosition, ScoreRecord
 from tests.unit.scorer.minimal import minimal
@@ -74,3 +79,10 @@ def test_a_job_continues_at_its_recorded_position_and_ignores_other_jobs() -> No
     assert (repeated.places[2].next, repeated.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
     with pytest.raises(Fatal, match=r"started with statuses \['fallback', 'scored'\], not \['expired'\]"):
         repeated.check("a", definition(ScoreSelection(DIGEST, ("expired",)), None, "out", "id"))
+
+
+def test_a_feature_log_without_all_fields_of_the_version_is_not_read() -> None:
+    fields = (InputField("a", "float32"), InputField("b", "float32"))
+    signature = Signature((TensorInput("x", "float32", fields),), (Output(None, "score"),))
+    settings = minimal(features={"topic": "f", "fields": ["a"]})
+    assert open_sources(settings, signature, cast(TopicReader, None)) == InputSources()

@@ -38,6 +38,12 @@ def test_between_events_and_the_feature_log_the_time_decides() -> None:
     assert Learned("C", {("in", 0): (2, 6)}, 3_000, logged=True).rows(logged, "C") == 2
 
 
+def test_a_second_record_of_an_event_in_the_feature_log_counts() -> None:
+    scored_again = replace(ROWS, logged=True, places=replace(ROWS.places, offset=ROWS.places.offset + 100))
+    assert Learned("C", {("in", 0): (2, 6)}, 3_000, logged=True).rows(scored_again, "C") == 4
+    assert Learned("C", {("in", 0): (2, 6)}, 3_000).rows(replace(scored_again, logged=False), "C") == 0
+
+
 def test_the_provenance_states_whether_the_feature_log_was_read() -> None:
     config = {"training": {"snapshot": {"from": "features"}}}
     definition = learned(provenance(externalParameters={"config": config}))

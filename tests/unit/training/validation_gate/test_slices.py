@@ -48,6 +48,13 @@ def test_values_of_the_feature_log_are_the_logged_inputs() -> None:
     assert {name: column.tolist() for name, column in columns.items()} == {"carrier": ["UA", "AA"], "a": ["2.5", "null"]}
 
 
+def test_a_field_that_the_feature_log_does_not_have_is_refused_with_the_remedy() -> None:
+    logged = replace(held_out([feature_record(carrier="UA")]), logged=True)
+    with pytest.raises(Fatal, match="no held-out event has a field 'gate'") as raised:
+        by_field(logged, minimal(), SIGNATURE, ("gate",))
+    assert raised.value.hint == "name a logged field in gate.slices"
+
+
 def test_a_field_that_no_event_has_is_refused() -> None:
     with pytest.raises(Fatal, match="no held-out event has a field 'carier'"):
         by_field(held_out([{"carrier": "UA"}]), minimal(), SIGNATURE, ("carier",))
