@@ -32,7 +32,7 @@ class InputField:
         dtype: Numpy's name of the dtype of the tensor that the field feeds, or "string".
         required: Whether an event without the value, or with null, is invalid. If not, the model reads `default` instead; in a
             field of varying length, it reads an empty array.
-        default: The value that the model reads if a scalar is absent or null, or for each element if an array is.
+        default: The value that the model reads if the field is absent or null. In an array, each element has this value.
         array: The number of elements of an array field; the largest number if its length varies; None for a scalar.
         shape: The shape of an array whose elements may be nested, with -1 for a length that varies. A flat array is valid too.
             None if only a flat array is valid.

@@ -120,7 +120,7 @@ def loader(
 def prepare_tables(load: Callable[[Package], LoadedModel], tables: Tables | None) -> Callable[[Package], LoadedModel]:
     """Return a function that loads a package with `load`, and waits until the tables are decoded for the model.
 
-    The reader's thread decodes the columns of the model's joined fields in all rows. After that, scoring decodes no rows.
+    The reader's thread decodes the columns of the model's joined fields in all rows, so that no look-up must decode a row.
     If `tables` is None, `load` itself is returned.
 
     The returned function raises the errors of `load`. It also raises ModelRefused if the format of a table's rows cannot

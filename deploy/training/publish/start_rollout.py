@@ -34,7 +34,7 @@ def begin_once(
             Exit code 3: another rollout runs, `version` does not have the digest `digest`, or the channel has no champion. A
             first version cannot be rolled out.
             Exit code 4: the broker is unreachable.
-        RegistryError: The registry is unreachable, or its content is missing or damaged.
+        RegistryError: A read from the registry failed.
     """
     rollout_plan = plans.read(plan, candidate=version)
     preconditions.check_topics(settings, rollout_plan)

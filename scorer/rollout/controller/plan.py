@@ -119,10 +119,10 @@ class PlanStep(Section):
 
 
 class BrierRule(Section):
-    """How much worse the candidate's Brier score may be than the champion's. The scores are compared with labels."""
+    """How much worse the candidate may be than the champion by the Brier score, which compares scores with labels."""
 
     margin: float = Field(gt=0, le=1)
-    """The largest allowed difference of the Brier scores."""
+    """How far the candidate's Brier score may exceed the champion's."""
     within: Duration = 0
     """How long to wait for labels, if longer than `patience`, in seconds."""
 
