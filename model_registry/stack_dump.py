@@ -22,9 +22,10 @@ def print_on_signal() -> None:
 
 
 def request(pid: int) -> None:
-    """Make another process, which has called `print_on_signal`, print its stacks. The call does not wait for the output.
+    """Signal the process `pid` to print its stacks. The call does not wait for the output.
 
-    Nothing happens if the process has ended.
+    The process must have called `print_on_signal`; otherwise the signal ends the process. Nothing happens if the process has
+    already ended.
     """
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, STACKS_SIGNAL)

@@ -35,13 +35,15 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class RepositorySnapshot:
-    """The tags of a repository, the moves of its channels and the roles in the channels' indexes.
+    """The tags of a repository, the moves of its channels and the versions in the channels' indexes.
+
+    A channel names the manifest of one version, or an index that lists a version for each role, such as champion and canary.
 
     Attributes:
         tags: The digest of each tag.
-        moves: The moves of each channel, oldest first.
-        members: For each manifest that a channel names, by its digest: the digests of the versions in the index of roles. The
-            list is empty if the manifest is no index of roles.
+        moves: The moves of each channel by its name, oldest first.
+        members: The digests of the versions in each index, by the digest of the index. A channel that names one version has an
+            entry too, with the digest of the version and an empty sequence.
     """
 
     tags: Mapping[str, str]

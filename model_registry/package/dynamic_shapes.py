@@ -47,7 +47,8 @@ def _check_varying(tensor: Any) -> None:
     fields = tensor.fields
     if len(fields) > 1 or not (fields[0].array or fields[0].bytes):
         raise ValueError(
-            f"the shape {shape} has a length that varies: its only field must be an array, {EXAMPLE}, or bytes, {BYTES}"
+            f"a tensor of varying length, here of the shape {shape}, must have exactly one field; "
+            f"the field must be an array, such as {EXAMPLE}, or bytes, such as {BYTES}"
         )
     field = fields[0]
     if field.bytes and tensor.dtype == "string":
@@ -119,8 +120,10 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
         if origin is None:
             continue
         if origin not in varying:
+            names = ", ".join(map(repr, sorted(varying))) or "none"
             raise ValueError(
-                f"tensor {tensor.tensor!r} is derived from {origin!r}; it must be a tensor of varying length: {sorted(varying)}"
+                f"tensor {tensor.tensor!r} is derived from {origin!r}, but {origin!r} is not a tensor of varying length; "
+                f"the tensors of varying length are: {names}"
             )
         longest = varying[origin].fields[0].max_length
         if tensor.length_of and tensor.dtype in INTEGER_LIMITS and (fault := value_fault(longest, tensor.dtype)):

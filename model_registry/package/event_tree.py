@@ -111,11 +111,13 @@ def _fault(part: Tree, path: Sequence[Step], at: int) -> str:
     step = path[at]
     is_last = at == len(path) - 1
     if part and is_array(part) is not isinstance(step, int):
-        return f": {format_path(path[:at])} cannot be an array and an object at once, and {_first(part)} is inside of it too"
+        kind = "an array" if is_array(part) else "an object"
+        return f", but {format_path(path[:at])} is {kind} for {_first(part)}"
     existing = part.get(step)
     if isinstance(existing, str):
-        return f", and {_describe(existing)} {'is too' if is_last else 'at ' + format_path(path[: at + 1])}"
-    return f", and {_first(existing)} inside of it" if is_last and existing else ""
+        place = "the same path" if is_last else format_path(path[: at + 1])
+        return f", in conflict with {_describe(existing)} at {place}"
+    return f", in conflict with {_first(existing)} inside of it" if is_last and existing else ""
 
 
 def _describe(name: str) -> str:

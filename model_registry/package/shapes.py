@@ -190,7 +190,8 @@ def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
         raise ValueError("the key 'fields' is missing (a constant has 'value' in its place)")
     expected = shape if isinstance(value, list) else ()
     if fault := find_fault(value, expected, lambda element: value_fault(element, dtype, nan=True)):
-        raise ValueError(f"the value{fault[0]}: {fault[1]}" + (f" (shape {list(shape)})" if expected else ""))
+        suffix = f"; the shape must be {list(shape)}" if expected else ""
+        raise ValueError(f"the constant value{fault[0]}: {fault[1]}{suffix}")
 
 
 def check_fields(shape: Sequence[int], fields: int, array: str | None, length: int | None) -> None:

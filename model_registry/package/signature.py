@@ -30,15 +30,16 @@ class InputField:
     Attributes:
         name: The field's name, unique in a signature.
         dtype: Numpy's name of the dtype of the tensor that the field feeds, or "string".
-        required: Whether an absent or null value is an error. If it is no error, `default` replaces the value; for a field of
-            varying length, the value is then an empty array.
-        default: The value that replaces an absent value, or every element of an absent array.
+        required: Whether an event without the value, or with null, is invalid. If not, the model reads `default` instead; in a
+            field of varying length, it reads an empty array.
+        default: The value that the model reads if the field is absent or null. In an array, each element has this value.
         array: The number of elements of an array field; the largest number if its length varies; None for a scalar.
-        shape: The shape in which the elements of an array may also be nested, with -1 for a length that varies; None allows
-            only flat arrays.
+        shape: The shape of an array whose elements may be nested, with -1 for a length that varies. A flat array is valid too.
+            None if only a flat array is valid.
         path: The path of the value in the event; None if the value is at the top level under the field's name. If the value is
             in a table, the path of the value in a row of the table, see `field_sources.column_steps`.
-        source: The part of the record, or the table, that holds the value, see field_sources.py; None for the event.
+        source: The place of the value if it is not in the event: a part of the record, such as its key, or a table; see
+            field_sources.py. None for the event.
         raw: Whether the value is a byte string that holds the elements, see binary_fields.py.
     """
 
@@ -69,7 +70,7 @@ class InputField:
 
     @property
     def allows_nan(self) -> bool:
-        """Whether the default is NaN, which the model reads as a missing number."""
+        """Whether NaN is a valid value. It is valid if the default is NaN, because the model then reads NaN as missing."""
         return isinstance(self.default, float) and math.isnan(self.default)
 
 

@@ -126,12 +126,13 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
 
 
 def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "") -> list[str]:
-    """Return the ids of the trusted keys that signed a manifest under `name`, or without a name.
+    """Return the ids of the trusted keys that have a valid signature on a manifest.
 
-    If `name` is empty, signatures under every name count.
+    A signature can state the names for which it is valid. If `name` is given, only signatures that state this name or no names
+    count. If `name` is empty, all signatures count.
 
     Raises:
-        Refused: No such signature is valid; the message has the reasons.
+        Refused: No signature that counts is valid; the message has the reasons.
     """
     results = [evaluate(stored, digest, keys, now, name) for stored in collect(store, digest)]
     if signers := [key_id for key_id, _ in results if key_id]:

@@ -231,10 +231,10 @@ class Audit:
         self._report.gone += count
 
     def add_answers(self, answers: AuditedAnswers) -> None:
-        """Add a batch of answers.
+        """Count the answers of a batch and the faults among them.
 
-        An answer counts as a phantom if its input partition has no window, or its offset is at or after the window's `end`.
-        Answers to other offsets outside the window are ignored.
+        An answer is a phantom if its input partition is not audited, or if its offset is at or after the end of the partition
+        (see `Window.end`). All other answers to offsets that are not audited are ignored.
         """
         ledger = self._ledgers.get(answers.source)
         if ledger is None:

@@ -61,10 +61,10 @@ class Report:
         """Add faults of one kind to the report.
 
         Args:
-            fault: the name of the count.
+            fault: the kind of fault: one of FAULTS that this report has as a field.
             count: the number of faults.
             partition: the partition of the faults, written as `topic/partition`.
-            offsets: the first offsets of the faults in this partition. The first EXAMPLES positions are kept.
+            offsets: the offsets of the faults, or the first EXAMPLES of them. The report keeps EXAMPLES positions of each kind.
         """
         if count:
             setattr(self, fault, getattr(self, fault) + count)

@@ -74,8 +74,8 @@ def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> boo
     """Return whether the value of a setting or client property must never be printed.
 
     Args:
-        key: The name of the setting, with its sections.
-        properties: The properties of `extra` whose values may be printed.
+        key: The full name of the setting, such as `kafka.security.password` or `kafka.extra.linger.ms`.
+        properties: The client properties whose values may be printed if a section `extra` sets them.
     """
     # In `security` and `extra` every value is secret unless its name is known to be harmless: a misspelt name may have a
     # password as its value.

@@ -142,9 +142,7 @@ class Topics:
             refusal = acls.refused(self._settings, missing_rights)
             if hidden := [right.name for right in missing_rights if operations[right.name] == HIDDEN]:
                 names = ", ".join(dict.fromkeys(hidden))
-                raise NotAllowed(
-                    f"{refusal}; topics that are not visible to this user, whether or not they exist: {names}", refusal.hint
-                )
+                raise NotAllowed(f"{refusal}; this user has no right to see whether these topics exist: {names}", refusal.hint)
             raise refusal
         return topics
 

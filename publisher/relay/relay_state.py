@@ -81,7 +81,7 @@ class RelayState:
         topics_checked_at: when the topic ids of both clusters were last confirmed to be unchanged (monotonic seconds).
         last_failure: the error that ended the last failed run; None if no run has failed.
         failures: number of failed runs, by the `family` of their errors.
-        retention: how long the source retains the records of each topic that it deletes by age (seconds).
+        retention: the retention time of each source topic (`retention.ms`) in seconds. Topics without a time limit are absent.
         unreadable: number of keys of the checkpoint topic whose newest record was unreadable.
     """
 

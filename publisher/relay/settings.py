@@ -76,7 +76,7 @@ class ClusterSettings(Section):
 
 
 class SourceSettings(ClusterSettings):
-    """The cluster from which records are copied. The byte settings are per lane."""
+    """The cluster from which records are copied. The sizes in bytes are limits for each copy worker (lane)."""
 
     reached: ClassVar[type[KafkaSettings]] = SourceKafka
     topics: list[TopicOrPattern] = Field(min_length=1)

@@ -93,7 +93,7 @@ def print_data(as_json: bool, value: object, render: Callable[[], Any], *, wide:
         as_json: whether to print JSON.
         value: the result as a JSON value.
         render: returns the result as a renderable of rich.
-        wide: whether to print long lines without folding them to the width of the terminal.
+        wide: whether to print long lines in full instead of wrapping them at the width of the terminal.
     """
     if as_json:
         print_json(value)

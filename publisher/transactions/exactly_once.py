@@ -319,7 +319,9 @@ class TransactionSession:
         try:
             check()
         except RecordFailed as error:  # the record of the check is not among those that the caller would search
-            raise self._failed(Aborted(f"the record of the ownership check was rejected: {error}")) from error
+            raise self._failed(
+                Aborted(f"the ownership check of the transactional ids failed, because its record was rejected: {error}")
+            ) from error
         except Aborted as error:
             raise self._failed(error)  # noqa: B904 - as in `wait_for_publish`
 

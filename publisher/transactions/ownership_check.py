@@ -39,7 +39,11 @@ class OwnershipCheck:
         self._slow_seconds = slow_seconds
 
     def check_all(self) -> None:
-        """Commit a record with every producer, after the session has taken over all ids."""
+        """Check that the session owns every transactional id of the pool, by a commit of one record with each id.
+
+        Call this after the session has taken over all ids. If another process has taken over an id since then, the broker
+        rejects the commit.
+        """
         self._commit(self._pool.wait_until_all_initialised())
 
     def check_successors(self) -> None:

@@ -114,9 +114,7 @@ def verify(
     path: Config,
     seq: Annotated[
         int,
-        typer.Argument(
-            metavar="SEQ", help="The number of the log entry whose decision is reproduced.", min=0, show_default=False
-        ),
+        typer.Argument(metavar="SEQ", help="The number of the decision in the rollout log.", min=0, show_default=False),
     ],
     flags: Set = None,
     name: Name = None,

@@ -35,7 +35,7 @@ NUMBERS = {"partitions", "lag", "dead", "revision", "events"}
 def status(
     path: Config,
     flags: Set = None,
-    wide: Annotated[bool, typer.Option("--wide", help="Print all columns, without folding.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Print all columns, and do not wrap long lines.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print the scorers: state, partitions, lag and version, and why a scorer waits or does not serve a version."""

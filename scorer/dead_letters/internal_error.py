@@ -26,5 +26,7 @@ class InternalErrorLog:
         place = f"{module.replace('.', '/')}.py:{line}"
         if (type(error), place) not in self._logged and len(self._logged) < MOST_LOGGED:
             self._logged.add((type(error), place))
-            log.error("an event is dead-lettered because of %s at %s", type(error).__name__, place, exc_info=error)
+            log.error(
+                "an event is dead-lettered: it caused an unexpected %s at %s", type(error).__name__, place, exc_info=error
+            )
         return Poison(Reason.INTERNAL_ERROR, f"{type(error).__name__} at {place}: {str(error)[:LONGEST]}")

@@ -62,7 +62,7 @@ def create_join(signature: Signature, tables: TableLookup | None) -> TableJoin |
 
 
 def create_join_inputs(settings: Settings, signature: Signature) -> JoinInputDecoder:
-    """Create the decoder of the part of events that is read without tables: the fields of records, and the keys of rows.
+    """Create the decoder of the fields in a record and of the keys by which its table rows are found. It reads no tables.
 
     Raises:
         FormatMismatch: events in this format cannot contain the fields of the signature or the key of a table, or the

@@ -93,7 +93,13 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
 
 
 def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: NameCodes) -> Classes:
-    """Return the classes of scores that are lists of numbers: one for each column, named after a decision."""
+    """Return one class for each column of the scores, and name each class after a decision.
+
+    Args:
+        rows: The scores as lists of numbers, (n, columns).
+        chosen: The code of the decision of each score, (n,); NONE for a score without a decision.
+        decisions: The names of the decisions by their codes.
+    """
     # The name of a column is the decision of the row with its highest number, among the rows in which this column is the
     # largest. In a row with a lower number, the number may be below a threshold, so that the decision is another one. Without
     # such a row, the name is None.

@@ -118,10 +118,13 @@ def loader(
 
 
 def prepare_tables(load: Callable[[Package], LoadedModel], tables: Tables | None) -> Callable[[Package], LoadedModel]:
-    """Return a function that loads a package with `load`, and then prepares the tables for its joined fields.
+    """Return a function that loads a package with `load`, and waits until the tables are decoded for the model.
 
-    The preparation decodes the columns of all rows in the thread of the reader, before the version is served. Without tables,
-    `load` is returned. The returned function also raises ModelRefused if the rows of a table cannot contain the fields.
+    The reader's thread decodes the columns of the model's joined fields in all rows, so that no look-up must decode a row.
+    If `tables` is None, `load` itself is returned.
+
+    The returned function raises the errors of `load`. It also raises ModelRefused if the format of a table's rows cannot
+    contain a joined field.
     """
     if tables is None:
         return load

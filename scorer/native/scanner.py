@@ -108,7 +108,7 @@ class Scanner:
         bare: whether each event is a JSON array, which is the only field.
 
     Raises:
-        ValueError: A name needs escapes in JSON, or is repeated.
+        ValueError: Two names are equal, or a name has a quote, a backslash or a character that is not printable ASCII.
         MemoryError: Memory is exhausted.
     """
 
@@ -117,7 +117,7 @@ class Scanner:
     ) -> None:
         every = [*(field.name for field in fields), *([] if id_name is None else [id_name])]
         if not all(map(plain, every)) or len(set(every)) < len(every):
-            raise ValueError(f"a field name needs escapes in JSON, or is repeated: {every}")
+            raise ValueError(f"field names must be distinct, of printable ASCII without quotes and backslashes: {every}")
         form = ARRAYS if bare else OBJECTS if id_name is None else OBJECTS_WITH_ID
         lengths = np.array([len(name) for name in every], np.uint32)
         specs = (_FieldSpec * len(fields))(*(_FieldSpec(one.array, one.absent is None, one.absent or 0.0) for one in fields))

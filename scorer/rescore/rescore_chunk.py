@@ -321,7 +321,10 @@ class _CarryingDecoder:
 
 
 def _batch_of_inputs(inputs: Sequence[LoggedInputs]) -> Batch:
-    """Create a batch with the positions and times of the events, and with feature records as values."""
+    """Create a batch whose values are records of the feature log, as a FeatureLogDecoder reads them.
+
+    The positions and times in the batch are those of the original events.
+    """
     records = [logged.record for logged in inputs]
     messages = [logged.message for logged in inputs]
     return Batch(

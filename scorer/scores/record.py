@@ -65,12 +65,12 @@ class RecordColumns(NamedTuple):
 
 
 def decision_piece(decision: str | None) -> bytes:
-    """Return the part of a JSON record with the decision. It follows the score and precedes the source."""
+    """Return the part of a JSON record that contains the decision. In the JSON text, the score precedes it."""
     return b',"decision":%b' % orjson.dumps(decision)
 
 
 def source_piece(place: tuple[str, int]) -> bytes:
-    """Return the part of a JSON record with the topic and the partition. It follows the decision and precedes the offset."""
+    """Return the part of a JSON record that contains the topic and the partition. In the JSON text, the offset follows."""
     return b',"source":{"topic":%b,"partition":%d,"offset":' % (orjson.dumps(place[0]), place[1])
 
 

@@ -23,9 +23,14 @@ class SchemaRejected(Exception):
 
 
 def register_header(settings: SchemaRegistrySettings, topic: str, format_: str, text: str, records: str) -> bytes:
-    """Register a schema as `<topic>-value`, and return Confluent's header with the id of the schema.
+    """Register a schema under the subject `<topic>-value`, and return Confluent's header with the id of the schema.
 
-    `records` describes the records of the topic in the message of an error, such as "the scores".
+    Args:
+        settings: The address and the credentials of the schema registry.
+        topic: The topic whose records have the schema.
+        format_: The type of the schema: "avro", "protobuf" or "json".
+        text: The schema.
+        records: A name for the records of the topic in error messages, such as "the scores".
 
     Raises:
         SchemaRejected: The registry rejects the schema.

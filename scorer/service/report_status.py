@@ -117,7 +117,10 @@ class StartUpReporter:
             self._producer = None
 
     def close(self) -> None:
-        """End the thread, and write that the worker has stopped if its last record reports that it waits."""
+        """End the thread. If it has written a record, write another one with the state `stopped`.
+
+        Without that record, `scorer status` would show a stopped worker as waiting.
+        """
         self._closing.set()
         self._thread.join(ABANDON_SECONDS)
         if self._producer is not None:

@@ -292,7 +292,10 @@ class TableReader:
             self._topics_due_at = float("-inf")
 
     def _follow_topics(self) -> None:
-        """Ask for the ids of the topics if that is due. Read the partitions of a recreated topic again."""
+        """Request the ids of the topics if that is due, and process the answer to an earlier request.
+
+        A new id means that the topic was recreated. Its partitions are then read from the beginning.
+        """
         now = self._clock.monotonic()
         if self._topics_pending:
             answer = self._source.answered_topics()

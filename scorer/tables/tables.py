@@ -275,7 +275,10 @@ def _read_table(name: str, settings: TableSettings, create_decoder: CreateRowDec
 
 
 def _is_restored(table: ReadTable, topic: Topic, since: float) -> bool:
-    """Return whether all partitions have reached an end for which the broker was asked after `since`."""
+    """Return whether all partitions of a table were read to an end offset that was requested at or after `since`.
+
+    `since` is in monotonic seconds.
+    """
     progresses = [table.progress.get(number) for number in range(topic.partitions)]
     return all(progress is not None and progress.is_restored(since) for progress in progresses)
 

@@ -75,7 +75,7 @@ class VersionFence:
         ahead = {p for p in ahead if p not in older or partitions.metadata(p).revision > trusted}
         if ahead:
             log.warning(
-                "waiting for a newer revision than %d, because a newer revision has scored events of %s",
+                "waiting for a newer revision of the channel than %d: it has already scored events of %s",
                 revision,
                 in_ranges(ahead),
             )

@@ -220,7 +220,11 @@ class Worker:
         self._fence.check(servable.resolution.revision, trusted, self._versions.registry_revision(RECENT_SECONDS))
 
     def _skip_late_partitions(self) -> None:
-        """Skip the backlog of partitions whose lag is too large. This happens only in a shadow. Raises Aborted."""
+        """Skip the backlog of each partition whose lag exceeds the limit. Only a shadow has a limit.
+
+        Raises:
+            Aborted: A transaction failed.
+        """
         if not (late := self._assigner.too_late(self._progress.lag_seconds)):
             return
         self._await_publish()

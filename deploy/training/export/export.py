@@ -73,7 +73,9 @@ def export(
         raise Fatal(f"the exported model cannot be served: {error}", hint, REFUSED) from None
     except OSError as error:
         raise Fatal(
-            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+            f"{error.filename or folder} cannot be written: {error.strerror}",
+            "check the disk space and the permissions, and run again",
+            REFUSED,
         ) from None
     return ExportedPackage(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)
 

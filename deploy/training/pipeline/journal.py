@@ -81,7 +81,11 @@ def written(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Fatal(f"{path} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED) from None
+        raise Fatal(
+            f"{path} cannot be written: {error.strerror}",
+            "check the disk space and the permissions, and run again",
+            REFUSED,
+        ) from None
 
 
 def _damaged(path: Path, error: Exception) -> Fatal:

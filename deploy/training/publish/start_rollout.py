@@ -14,17 +14,27 @@ from training.publish.promote import ComparedChampion, Overtaken, judged_by, rea
 def begin_once(
     settings: Settings, plan: Path, version: str, digest: str, judged: ComparedChampion, run: str, actor: str
 ) -> str | Overtaken:
-    """Start a rollout of a version, unless this run has started one before; return the id of the rollout.
+    """Start a rollout of a version, and return its id. If this run has already started the rollout, only return the id.
 
-    `judged` is the champion of the comparison. The candidate is `version`, even if the plan names another candidate.
+    Args:
+        settings: The settings of the scorer.
+        plan: The file of the rollout plan. If the plan names another candidate than `version`, that name is ignored.
+        version: The tag of the candidate.
+        digest: The digest that the candidate must have.
+        judged: The champion with which the run compared the candidate.
+        run: The id of the run.
+        actor: The actor to record in the rollout log.
 
     Returns:
         The id of the rollout, or `Overtaken` if the channel was moved since the comparison.
 
     Raises:
-        Fatal: Exit code 2 if the plan is not valid or topics are missing; 3 if another rollout runs, there is no champion (a
-            first version cannot be rolled out), or `version` does not have the digest `digest`; 4 if the broker is unreachable.
-        RegistryError: Errors of the registry.
+        Fatal:
+            Exit code 2: the plan is not valid, or topics are missing.
+            Exit code 3: another rollout runs, `version` does not have the digest `digest`, or the channel has no champion. A
+            first version cannot be rolled out.
+            Exit code 4: the broker is unreachable.
+        RegistryError: A read from the registry failed.
     """
     rollout_plan = plans.read(plan, candidate=version)
     preconditions.check_topics(settings, rollout_plan)

@@ -191,9 +191,17 @@ def _provenance(attested: Attestation, digest: str) -> _Definition:
 
 
 def _span(dependency: _Dependency, digest: str) -> Span:
-    """Parse the record range of a dependency: URI `kafka:CLUSTER/TOPIC/PARTITION`, annotations `from` and `to`.
+    """Return the range of Kafka records that a dependency in a provenance names.
 
-    Raises Refused if a part is missing or not valid.
+    The URI of the dependency must be `kafka:CLUSTER/TOPIC/PARTITION`. Its annotation `from` must be the first offset of the
+    range, and `to` the offset after the last one.
+
+    Args:
+        dependency: The dependency.
+        digest: The digest of the version that has the provenance, for the error message.
+
+    Raises:
+        Refused: A part is missing or not valid.
     """
     cluster, _, rest = dependency.uri.removeprefix("kafka:").partition("/")
     topic, _, partition = rest.rpartition("/")

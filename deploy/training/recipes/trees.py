@@ -178,7 +178,11 @@ class Trees:
         except lightgbm.basic.LightGBMError as error:
             raise Fatal(f"LightGBM rejects the parameters {full}: {error}", "see parameters in training.yaml", USAGE) from None
         except OSError as error:
-            raise Fatal(f"{folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED) from None
+            raise Fatal(
+                f"{folder} cannot be written: {error.strerror}",
+                "check the disk space and the permissions, and run again",
+                REFUSED,
+            ) from None
         return FittedTrees(signature, last.encoding, growth.start, tuple(chunks), budget - (len(chunks) - 1) * CHUNK)
 
 

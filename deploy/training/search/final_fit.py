@@ -31,7 +31,9 @@ def train(
         return recipe.fit(rows, signature, best.parameters, best.budget, folder, seed=settings.seed, workers=settings.workers)
     except OSError as error:
         raise Fatal(
-            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+            f"{error.filename or folder} cannot be written: {error.strerror}",
+            "check the disk space and the permissions, and run again",
+            REFUSED,
         ) from None
 
 

@@ -55,7 +55,9 @@ def search(
             rungs = _Search(folder, key, workers, trials, progress).rungs(settings)
     except OSError as error:
         raise Fatal(
-            f"{error.filename or folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED
+            f"{error.filename or folder} cannot be written: {error.strerror}",
+            "check the disk space and the permissions, and run again",
+            REFUSED,
         ) from None
     trial, budget, score = halving.best(rungs)
     budgets = settings.search.rungs

@@ -66,7 +66,9 @@ def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = 
             part.rename(folder)
     except OSError as error:
         raise Fatal(
-            f"the snapshot cannot be written to {folder}: {error}", "free disk space, and run again", REFUSED
+            f"the snapshot cannot be written to {folder}: {error}",
+            "check the disk space and the permissions, and run again",
+            REFUSED,
         ) from error
     return copied
 

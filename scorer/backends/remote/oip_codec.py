@@ -70,7 +70,7 @@ def _strings(raw: bytes) -> list[bytes]:
     at = 0
     while at < len(raw):
         if at + 4 > len(raw):
-            raise ValueError("the length of a string is incomplete")
+            raise ValueError("the raw contents end within the 4-byte length of a string")
         (length,) = struct.unpack_from("<I", raw, at)
         values.append(raw[at + 4 : at + 4 + length])
         at += 4 + length

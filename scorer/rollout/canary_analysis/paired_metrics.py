@@ -211,7 +211,12 @@ class PairedSums:
         self.undecided = 0
 
     def add(self, places: NDArray[np.intp], differences: PairDifferences) -> None:
-        """Add the differences of n pairs to the sums. `places` has the cell (group of keys) of each pair, (n,)."""
+        """Add the differences of n pairs to the sums.
+
+        Args:
+            places: The number of the group of keys (cell) of each pair, (n,).
+            differences: The differences of the n pairs.
+        """
         for kind, count in differences.counts():
             self.foreign += count * (kind is None)
             self.undecided += count * (kind is not None and kind.undecided)

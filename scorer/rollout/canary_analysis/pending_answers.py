@@ -123,7 +123,12 @@ class PendingAnswers:
         return hashes
 
     def _remove_block(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
-        """Remove a block of answers, and return those with these numbers (tickets)."""
+        """Remove a block, and return its answers that still wait, as pairs of ticket and answer.
+
+        Args:
+            number: The number of the block.
+            tickets: The tickets of the answers that still wait, (n,). The other answers of the block are discarded.
+        """
         values, keys, _ = self._blocks.pop(number)
         rows = tickets & ROWS
         answers = map(KeyedAnswer, (value or b"null" for value in take_rows(values, rows)), take_rows(keys, rows))

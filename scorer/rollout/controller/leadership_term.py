@@ -143,7 +143,7 @@ class LeaderTerm:
             return None
         if self._analysis_error and time.monotonic() < self._analysis_retry_at:
             return None
-        move = self._newest_move(rollout)
+        move = self._move_to_revision(rollout)
         progress = self._status.poll(move) if move is not None else None
         try:
             snapshot = self._analyzer.analyze(rollout, step, progress, seconds, shadowed=self._status.shadowed())
@@ -158,8 +158,11 @@ class LeaderTerm:
         self._analysis_error = ""
         return snapshot
 
-    def _newest_move(self, rollout: Rollout) -> ChannelMove | None:
-        """Return the channel move that created the rollout's revision; None if it is missing or the registry is unavailable."""
+    def _move_to_revision(self, rollout: Rollout) -> ChannelMove | None:
+        """Return the channel move that created the rollout's current revision.
+
+        Returns None if the channel's history has no such move, or if the registry is unavailable.
+        """
         if self._move is None or self._move.revision != rollout.revision:
             try:
                 moves = channel.history(self._store, self._settings.model.tag, rollout.revision - 1)
@@ -173,7 +176,7 @@ class LeaderTerm:
         now_ms = time.time_ns() // 1_000_000
         if revision != rollout.revision:
             return Observation(now_ms, revision, moved_by=self._mover(revision))
-        move = self._newest_move(rollout)
+        move = self._move_to_revision(rollout)
         refused: list[str] = []
         if move is not None and rollout.moved:
             self._status.poll(move)

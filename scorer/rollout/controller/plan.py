@@ -91,9 +91,11 @@ class PlanStep(Section):
             given = " and ".join(named) or "none"
             raise ValueError(f"a step must have exactly one of {', '.join(StepKind)}, but it has {given}")
         if self.bake and self.kind not in (StepKind.SHADOW, StepKind.CANARY):
-            raise ValueError(f"bake is for the steps shadow and canary; a {self.kind} step has none")
+            raise ValueError(f"only shadow and canary steps can have bake, and this is a {self.kind} step")
         if self.watch and self.kind is not StepKind.PROMOTE:
-            raise ValueError(f"watch is for the step promote, not for {self.kind}; bake is for the steps shadow and canary")
+            raise ValueError(
+                f"only promote steps can have watch, and this is a {self.kind} step; shadow and canary steps can have bake"
+            )
         return self
 
     @property
@@ -117,9 +119,10 @@ class PlanStep(Section):
 
 
 class BrierRule(Section):
-    """The rule on the Brier score, which is measured against labels."""
+    """How much worse the candidate may be than the champion by the Brier score, which compares scores with labels."""
 
     margin: float = Field(gt=0, le=1)
+    """How far the candidate's Brier score may exceed the champion's."""
     within: Duration = 0
     """How long to wait for labels, if longer than `patience`, in seconds."""
 

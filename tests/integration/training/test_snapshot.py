@@ -192,6 +192,9 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(stage: Stage) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert f"the snapshot cannot be written to {stage.folder}: " in str(raised.value)
-    assert (raised.value.exit_code, raised.value.hint) == (REFUSED, "free disk space, and run again")
+    assert (raised.value.exit_code, raised.value.hint) == (
+        REFUSED,
+        "check the disk space and the permissions, and run again",
+    )
     assert [path.name for path in stage.folder.parent.iterdir() if path.is_dir()] == []
     assert copy(stage.settings, frozen, stage.folder).records("labels") == COUNT

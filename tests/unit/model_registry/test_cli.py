@@ -209,7 +209,7 @@ def test_inspect_tells_paths_and_what_moving_a_field_breaks(make_package: MakePa
     document = answer("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0")
     assert document["breaks"] == [
         "field a was read at a and is read at after.a",
-        "field c is read at b.c, and field 'b' at b",
+        "field c is read at b.c, in conflict with field 'b' at b",
     ]
     assert "field a: float32, required -> float32, required, at after.a" in document["signature"]
     assert answer("inspect", f"{REPO}:3.0.0", "--diff", "3.0.0")["breaks"] == []

@@ -97,7 +97,11 @@ class Network:
             if job_files.begun(folder, job, budget).epoch < budget:
                 _train(folder, job, encoded, budget, processes)
         except OSError as error:
-            raise Fatal(f"{folder} cannot be written: {error.strerror}", "free disk space, and run again", REFUSED) from None
+            raise Fatal(
+                f"{folder} cannot be written: {error.strerror}",
+                "check the disk space and the permissions, and run again",
+                REFUSED,
+            ) from None
         return _fitted(folder, job, signature, budget)
 
     def _encoded(self, rows: LabelledRows, signature: Signature) -> tuple[TensorEncodings, Encoded]:

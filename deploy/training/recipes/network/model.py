@@ -65,9 +65,14 @@ def views(flat: Any, layout: Sequence[Shape]) -> list[Any]:
 
 
 def first(layout: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32]:
-    """Return the initial weights as one flat vector. Embeddings of unknown names and biases are zero.
+    """Return random initial weights as one flat float32 vector.
 
-    `layout` are the shapes of all weights; the first `tables` of them are embedding tables.
+    All biases are zero. The first row of each embedding table, which is the embedding of unknown names, is also zero.
+
+    Args:
+        layout: The shapes of all weights. The embedding tables come first.
+        tables: The number of embedding tables.
+        seed: The seed of the random numbers.
     """
     draw = chance(seed, WEIGHTS)
     parts = []

@@ -75,8 +75,14 @@ NO_BOUND = """field 'ids' has a varying length, so it must have "max_length" ins
         ),
         ([IDS | {"fields": [{"name": "ids", "array": True}]}], NO_BOUND),
         ([IDS | {"fields": [FIELD | {"length": 3}]}], NO_BOUND),
-        ([IDS | {"fields": ["a"]}], "the shape [-1] has a length that varies: its only field must be an array, {"),
-        ([IDS | {"fields": ["a", "b"]}], "the shape [-1] has a length that varies: its only field must be an array, {"),
+        (
+            [IDS | {"fields": ["a"]}],
+            "a tensor of varying length, here of the shape [-1], must have exactly one field; the field must be an array",
+        ),
+        (
+            [IDS | {"fields": ["a", "b"]}],
+            "a tensor of varying length, here of the shape [-1], must have exactly one field; the field must be an array",
+        ),
         ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is not a whole number from 1 to 16777216"),
         ([IDS | {"shape": [-1, 1 << 12]}], '2097152 elements; it may have at most 1048576; lower "max_length"'),
         (
@@ -111,7 +117,8 @@ NO_BOUND = """field 'ids' has a varying length, so it must have "max_length" ins
         ),
         (
             [IDS, MASK | {"mask_of": "idz"}],
-            "tensor 'mask' is derived from 'idz'; it must be a tensor of varying length: ['ids']",
+            "tensor 'mask' is derived from 'idz', but 'idz' is not a tensor of varying length; "
+            "the tensors of varying length are: 'ids'",
         ),
         ([IDS, MASK | {"fields": ["a"]}], 'a tensor with "mask_of" is derived from another tensor; remove "fields"'),
         ([IDS, MASK | {"value": 1}], 'a tensor with "mask_of" is derived from another tensor; remove "value"'),

@@ -57,13 +57,11 @@ def test_the_tree_of_fields() -> None:
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        (("a", "a.b"), "field 'f1' is read at a.b, and field 'f0' at a"),
-        (("a.b.c", "a"), "field 'f1' is read at a, and field 'f0' inside of it"),
-        (("a.b", "a.b"), "field 'f1' is read at a.b, and field 'f0' is too"),
-        (
-            ("a.b[0]", "a.b.c"),
-            "field 'f1' is read at a.b.c: a.b cannot be an array and an object at once, and field 'f0' is inside",
-        ),
+        (("a", "a.b"), "field 'f1' is read at a.b, in conflict with field 'f0' at a"),
+        (("a.b.c", "a"), "field 'f1' is read at a, in conflict with field 'f0' inside of it"),
+        (("a.b", "a.b"), "field 'f1' is read at a.b, in conflict with field 'f0' at the same path"),
+        (("a.b[0]", "a.b.c"), "field 'f1' is read at a.b.c, but a.b is an array for field 'f0'"),
+        (("a.b.c", "a.b[0]"), "field 'f1' is read at a.b[0], but a.b is an object for field 'f0'"),
         (("a[9999]", "b[9999]"), "the paths lead through 20001 objects, arrays and array elements; the limit is 4096"),
         (tuple(f"a{n}.b" for n in range(MAX_PARTS)), "the paths lead through 4097 objects"),
     ],
@@ -77,7 +75,7 @@ def test_fields_that_no_event_has_together(paths: tuple[str, ...], message: str)
 def test_a_field_beside_others() -> None:
     root = build_tree(of("a.b", "l[2]"))
     assert [path_conflict(root, parse(path)) for path in ("a.c", "l[0].x", "b.c[0]")] == ["", "", ""]
-    assert path_conflict(root, parse("a.b.c")) == ", and field 'f0' at a.b"
+    assert path_conflict(root, parse("a.b.c")) == ", in conflict with field 'f0' at a.b"
 
 
 steps = st.sampled_from(["a", "b", ""]) | st.integers(0, 3)

@@ -180,7 +180,10 @@ def test_named_outputs() -> None:
         ),
         (with_field({"name": "a", "path": "[0].b"}), "inputs[0].fields[0].path: the path '[0].b' must begin with a name"),
         (with_field({"name": "a", "path": ["b"]}), "inputs[0].fields[0].path: ['b'] is not a valid path such as after.amount"),
-        (with_field({"name": "a", "path": "b.c"}, "int8", "b"), "inputs: field 'b' is read at b, and field 'a' inside of it"),
+        (
+            with_field({"name": "a", "path": "b.c"}, "int8", "b"),
+            "inputs: field 'b' is read at b, in conflict with field 'a' inside of it",
+        ),
         (
             {"inputs": [{"tensor": t, "dtype": "int8", "fields": [{"name": "a", "path": f"{t}.a"}]} for t in "xy"]},
             "inputs: field 'a' feeds two tensors, which state a different dtype, default, path, origin, length or shape",

@@ -139,7 +139,7 @@ def test_a_topic_that_does_not_exist_is_told_apart_from_one_that_this_user_may_n
         cluster.allowed(dict.fromkeys(errors, frozenset({READ, WRITE})))
     assert str(refusal.value) == (
         "the broker denies access: no right to Read on topic 'invisible'; no right to Write on topic 'invisible'; "
-        "topics that are not visible to this user, whether or not they exist: invisible"
+        "this user has no right to see whether these topics exist: invisible"
     )
 
 

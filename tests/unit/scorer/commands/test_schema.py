@@ -86,8 +86,8 @@ BREAKS = [
     ),
     ([A], [INNER], "a: is read at o.a now, and was read at a before"),
     ([A], [INNER | {"default": 1}], "a: is read at o.a now, and was read at a before"),
-    ([A], [{**B, "path": "a.b"}], "b: is read at a.b now, and field 'a' at a before"),
-    ([INNER], [{"name": "o", "default": 1}], "o: is read at o now, and field 'a' inside of it before"),
+    ([A], [{**B, "path": "a.b"}], "b: is read at a.b now, in conflict with field 'a' at a before"),
+    ([INNER], [{"name": "o", "default": 1}], "o: is read at o now, in conflict with field 'a' inside of it before"),
     ([A], [{"name": "c", "path": "a", "dtype": "int8"}], "c: is int8 now, and was float32 before"),
     ([INNER], [INNER, {**B, "path": "o.b"}], None),
     ([INNER], [{"name": "c", "path": "o.a"}], None),
@@ -239,7 +239,7 @@ def test_the_schemas_of_nested_events() -> None:
     for format_ in ("avro", "protobuf"):
         with pytest.raises(FormatMismatch, match="place 2 of an array has no type of its own"):
             GENERATORS[format_](NESTED, "m", None)
-    with pytest.raises(FormatMismatch, match=r"id 'after': field 'a' is read at after.a, and the id at after"):
+    with pytest.raises(FormatMismatch, match=r"id 'after': field 'a' is read at after.a, in conflict with the id at after"):
         GENERATORS["json-schema"](NESTED, "m", "after")
     with pytest.raises(FormatMismatch, match=r"id 'a\.\.b': 'a\.\.b' is not a valid path"):
         GENERATORS["json-schema"](NESTED, "m", "a..b")

@@ -250,12 +250,13 @@ def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("after", "input.id 'after' conflicts with the signature: the id is read at after, and field 'amount' inside of it"),
-        ("after.amount.x", "the id is read at after.amount.x, and field 'amount' at after.amount"),
         (
-            "items.id",
-            "the id is read at items.id: items cannot be an array and an object at once, and field 'price' is inside of it too",
+            "after",
+            "input.id 'after' conflicts with the signature: "
+            "the id is read at after, in conflict with field 'amount' inside of it",
         ),
+        ("after.amount.x", "the id is read at after.amount.x, in conflict with field 'amount' at after.amount"),
+        ("items.id", "the id is read at items.id, but items is an array for field 'price'"),
     ],
 )
 def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, message: str) -> None:
