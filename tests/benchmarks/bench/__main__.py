@@ -25,7 +25,7 @@ import numpy as np
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
-from tests.benchmarks.bench import counting, kafka_client, pictures, plot, report, verbs, whole
+from tests.benchmarks.bench import counting, joined, kafka_client, pictures, plot, report, verbs, whole
 from tests.benchmarks.bench.contents import FORMATS, contents
 from tests.benchmarks.bench.counting import Figures, spread
 from tests.benchmarks.bench.machine import Cores, description
@@ -38,6 +38,8 @@ GROUPS = (
     "bus",
     "drain",
     "features",
+    "tables",
+    "tables_paced",
     "formats",
     "headers",
     "held_out",
@@ -76,9 +78,13 @@ class Sizes:
     rounds: int = 9
     batches: str = "1,8,64,512,4096"
     features: str = "4,30,300,3000"
+    table_rows: int = 1_000_000
+    joined_rates: tuple[float, ...] = (1_000.0, 5_000.0, 10_000.0)
 
 
-QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 1, 100, 2_000, 4_000, (200.0,), 100, 2, "1,64", "4,30")
+QUICK = Sizes(
+    4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 1, 100, 2_000, 4_000, (200.0,), 100, 2, "1,64", "4,30", 2_000, (200.0,)
+)
 
 
 class Bench:
@@ -137,6 +143,64 @@ class Bench:
         medians = {name: float(np.median([run["cpu_us_per_event"] for run in own])) for name, own in runs.items()}
         added = {name: round(median - medians["none"], 2) for name, median in medians.items()}
         return [{"feature_log": name, "added_cpu_us": added[name], **spread(own)} for name, own in runs.items()]
+
+    def _tables(self) -> Any:
+        """Measure the drain of 30 numbers, and of 25 numbers with five from a table, in turn.
+
+        `unjoined_cpu_share` is the CPU time per event without a table as a share of that with it; `times_events_per_s` the
+        throughput as a multiple of that without a table.
+        """
+        rows = self._sizes.table_rows
+        count = self._sizes.events // 2
+        runs: dict[str, list[Figures]] = {name: [] for name in joined.VARIANTS}
+        with Stage(self._stage.cores, Workload(), joined.package) as stage:
+            row_bytes = self._fill_tables(stage, count)
+            for _ in range(self._sizes.repetitions):
+                for name, settings in joined.VARIANTS.items():
+                    topic = "bench.unjoined" if settings is None else "bench.joined"
+                    tables = self._table(stage, settings)
+                    runs[name].append(whole.drain(stage, DELIVERIES[0], topic, count, tables=tables, table_rows=rows))
+        unjoined = runs["none"]
+        measured: list[Figures] = [{"table": "none", **spread(unjoined)}]
+        for name, own in list(runs.items())[1:]:
+            compared = {
+                "unjoined_cpu_share": counting.beside(unjoined, own, "cpu_us_per_event"),
+                "times_events_per_s": counting.beside(own, unjoined, "events_per_s"),
+            }
+            measured.append({"table": name, **compared, "row_bytes": round(row_bytes, 1), **spread(own)})
+        return measured
+
+    def _tables_paced(self) -> Any:
+        """Measure latency without a table, and with five numbers joined by the key of the record, in turn."""
+        rates = list(self._sizes.joined_rates)
+        names = list(joined.VARIANTS)[:2]
+        runs: dict[tuple[str, float], list[Figures]] = {(name, rate): [] for rate in [*rates, 0.0] for name in names}
+        with Stage(self._stage.cores, Workload(), joined.package) as stage:
+            self._fill_tables(stage, 0)
+            events = joined.JoinedEvents(self._sizes.table_rows)
+            for _ in range(self._sizes.repetitions):
+                for name in names:
+                    settings = joined.VARIANTS[name]
+                    tables = self._table(stage, settings)
+                    own = None if settings is None else events
+                    for row in whole.paced(stage, DELIVERIES[0], rates, self._sizes.seconds, own, tables):
+                        runs[name, row["rate"]].append(row)
+        return [{"table": name, **spread(own)} for (name, _), own in runs.items()]
+
+    def _fill_tables(self, stage: Stage, events: int) -> float:
+        """Write the table, and topics of events without and with it; return the mean size of a row and its key in bytes."""
+        self._tell("filling the table")
+        row_bytes = joined.fill_table(stage, self._sizes.table_rows)
+        if events:
+            own = joined.JoinedEvents(self._sizes.table_rows)
+            stage.fill("bench.unjoined", stage.workload.events(events), keys=own.key)
+            stage.fill("bench.joined", own.values(events), keys=own.key)
+        return row_bytes
+
+    def _table(self, stage: Stage, settings: Mapping[str, str] | None) -> dict[str, Any] | None:
+        """Promote the version for these settings of the table; return the tables of the configuration."""
+        stage.promote(joined.UNJOINED_VERSION if settings is None else joined.JOINED_VERSION)
+        return None if settings is None else {joined.NAME: {"topic": joined.TOPIC, **settings}}
 
     def _formats(self) -> Any:
         """The same content in each input format, beside the limit of the bus: the CPU time of consume and produce alone."""

@@ -1,9 +1,11 @@
 """The machine: which core the scorer has and which everything else, and how a process is read while it is measured."""
 
+import contextlib
 import os
 import platform
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -104,8 +106,24 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its descendants so far."""
-    return sum(sum(process.cpu_times()[:2]) for process in family(pid))
+    """Return the user and system time of a process and its descendants so far.
+
+    Raises:
+        psutil.NoSuchProcess: the process itself has ended.
+    """
+    return time_used(family(pid))
+
+
+def time_used(processes: Iterable[psutil.Process]) -> float:
+    """Return the user and system time so far of the processes that have not ended.
+
+    A descendant of a scorer may end at any time: a trial process ends after it has loaded a model.
+    """
+    seconds = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            seconds += sum(process.cpu_times()[:2])
+    return seconds
 
 
 def memory(pid: int) -> dict[str, float]:

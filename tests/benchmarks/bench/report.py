@@ -9,6 +9,8 @@ PARTS = ("decode", "infer", "encode", "score")
 COUNTED = (
     "drain",
     "features",
+    "tables",
+    "tables_paced",
     "formats",
     "headers",
     "held_out",

@@ -85,9 +85,19 @@ class Stage:
         settings: Mapping[str, Any] | None = None,
         scores: Mapping[str, str] = STAMPED,
         features: Mapping[str, Any] | None = None,
+        tables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Topics and a configuration under a new name, which is returned. `source`: another input topic than its own;
-        `settings`: of the input, in place of the usual ones; `scores`: of the output topic; `features`: of the feature log."""
+        """Create topics and a configuration under a new name; return the name.
+
+        Args:
+            name: the first part of the new name.
+            delivery: the delivery mode.
+            source: the input topic; default: a topic of its own.
+            settings: the settings of the input, in place of the usual ones.
+            scores: the configuration of the output topic.
+            features: the settings of the feature log; default: no feature log.
+            tables: the settings of the tables by name; default: no tables.
+        """
         name = f"{name}-{uuid.uuid4().hex[:6]}"
         made = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
         made[f"{name}.scores"].result(30)
@@ -99,6 +109,8 @@ class Stage:
         if features is not None:
             config["features"] = {"topic": f"{name}.features", **features}
             config["schema_registry"] = {"url": self._registry_stub()}
+        if tables is not None:
+            config["tables"] = tables
         (self.folder / f"{name}.yaml").write_text(json.dumps(config))
         self.command("scorer", "check", f"{name}.yaml", "--create", "--partitions", str(PARTITIONS))
         return name
@@ -112,14 +124,21 @@ class Stage:
             threading.Thread(target=self._registry.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{self._registry.server_port}"
 
-    def fill(self, topic: str, events: Iterable[bytes], headers: Callable[[int], Headers] = lambda _: None) -> None:
-        """A new topic with these events in it, dealt to the partitions in turn; `headers` of each by its number."""
+    def fill(
+        self,
+        topic: str,
+        events: Iterable[bytes],
+        headers: Callable[[int], Headers] = lambda _: None,
+        keys: Callable[[int], bytes] = key,
+    ) -> None:
+        """Create a topic and write these events to its partitions in turn; `headers` and `keys` are those of an event by its
+        number."""
         self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20, "log_level": 0})
         for number, value in enumerate(events):
             while len(producer) > 50_000:
                 producer.poll(0.05)
-            producer.produce(topic, value, key(number), partition=number % PARTITIONS, headers=headers(number))
+            producer.produce(topic, value, keys(number), partition=number % PARTITIONS, headers=headers(number))
         if producer.flush(PATIENCE_SECONDS):
             raise RuntimeError(f"the broker did not take the events for {topic}")
 

@@ -22,6 +22,7 @@ from scorer.demo.processes import executable
 from tests.benchmarks.bench import counting
 from tests.benchmarks.bench import kafka_client as bus_alone
 from tests.benchmarks.bench.counting import Figures
+from tests.benchmarks.bench.joined import JoinedEvents, RestoreWatch
 from tests.benchmarks.bench.machine import Sampler, cpu_seconds, memory
 from tests.benchmarks.bench.stage import PARTITIONS, PATIENCE_SECONDS, Reader, Running, Stage
 from tests.benchmarks.bench.workload import event, key
@@ -39,15 +40,30 @@ def drain(
     workers: int = 1,
     settings: Mapping[str, Any] | None = None,
     features: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    table_rows: int = 0,
 ) -> Figures:
-    """How fast a topic of `events` is scored, at what cost, and how much memory that takes. `settings`: of the input;
-    `features`: of the feature log, if there is one."""
-    name = stage.make("drain", delivery, source=source, settings=settings, features=features)
+    """Measure throughput, CPU time and memory of a scorer that reads a full topic.
+
+    Args:
+        stage: the broker and the registry.
+        delivery: the delivery mode.
+        source: the topic.
+        events: the number of events in the topic.
+        workers: the number of workers.
+        settings: the settings of the input, in place of the usual ones.
+        features: the settings of the feature log; default: no feature log.
+        tables: the settings of one table by its name; default: no table. The figures of its restore are added.
+        table_rows: the number of rows of the table.
+    """
+    name = stage.make("drain", delivery, source=source, settings=settings, features=features, tables=tables)
     began = time.time()
     with stage.scorer(name, workers) as running:
+        watch = RestoreWatch(running, table_rows) if tables is not None else None
         sampler = Sampler(running.pid, stage.broker.pid, stage.cores)
         running.until(lambda: stage.written(f"{name}.scores") >= events, "the last score", 0.1)
         used = memory(running.pid)
+        restored = watch.stop() if watch is not None else {}
         ids, stamps, canary = read_back(stage, f"{name}.scores", events)
         sampler.stop()
     low, high = np.quantile(stamps, MIDDLE) / 1_000
@@ -62,6 +78,7 @@ def drain(
         **used,
         **counting.count(ids, events),
         **({"canary_share": round(canary / events, 4)} if canary else {}),
+        **restored,
     }
 
 
@@ -91,9 +108,12 @@ def _number(source: Mapping[str, int]) -> int:
 class Load:
     """Sends numbered events at a steady rate; `due_ms` has for each the Unix time at which it was due."""
 
-    def __init__(self, stage: Stage, topic: str) -> None:
+    def __init__(self, stage: Stage, topic: str, events: JoinedEvents | None = None) -> None:
+        """Prepare to send to `topic` the events of the stage's workload, or `events`."""
         self._topic = topic
-        self._pool = stage.workload.bodies()
+        pool = stage.workload.bodies()
+        self._value = events.value if events is not None else lambda number: event(pool, number)
+        self._key = events.key if events is not None else key
         properties = {"linger.ms": LINGER_MS, "socket.nagle.disable": True, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": stage.servers, **properties})
         self._due: list[float] = []
@@ -118,7 +138,7 @@ class Load:
                 time.sleep(min(wait, 0.001))
             at = first + number
             self._late.append(time.time() - due)
-            self._producer.produce(self._topic, event(self._pool, at), key(at), partition=at % PARTITIONS)
+            self._producer.produce(self._topic, self._value(at), self._key(at), partition=at % PARTITIONS)
             self._producer.poll(0)
             self._due.append(due)
         return began, began + seconds
@@ -133,13 +153,23 @@ class Load:
             raise RuntimeError(f"the broker did not take the events for {self._topic}")
 
 
-def paced(stage: Stage, delivery: str, rates: list[float], seconds: float) -> list[Figures]:
-    """Latency and cost at each rate, one scorer for all of them; and what an idle one costs."""
-    name = stage.make("paced", delivery)
+def paced(
+    stage: Stage,
+    delivery: str,
+    rates: list[float],
+    seconds: float,
+    events: JoinedEvents | None = None,
+    tables: Mapping[str, Any] | None = None,
+) -> list[Figures]:
+    """Measure latency and cost at each rate with one scorer for all rates, and the cost of the scorer without load.
+
+    `events` are sent in place of the workload's; `tables` are the settings of the tables by name.
+    """
+    name = stage.make("paced", delivery, tables=tables)
     spans = []
     with stage.scorer(name) as running, stage.reader(f"{name}.scores") as reader:
         sampler = Sampler(running.pid, stage.broker.pid, stage.cores)
-        load = Load(stage, f"{name}.events")
+        load = Load(stage, f"{name}.events", events)
         _first_score(running, reader, load)
         for rate in rates:
             load.run(rate, min(WARM_SECONDS, seconds))
