@@ -165,7 +165,8 @@ class RowStore:
         layout = BlockLayout(fields)
         columns = _ColumnSet(layout, self._create_decoder(layout))
         with self._lock:
-            self._requested.setdefault(fields, columns)
+            if fields not in self._sets:  # another thread may have requested them, and the writer may have built them
+                self._requested.setdefault(fields, columns)
 
     def is_built(self, fields: Fields) -> bool:
         """Return whether look-ups of these fields use built columns."""

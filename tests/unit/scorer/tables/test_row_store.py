@@ -241,6 +241,23 @@ def test_results_of_a_look_up_do_not_change_with_later_rows() -> None:
     assert joined.tensors["t.age"].tolist() == [[1]]
 
 
+def test_columns_that_are_built_while_another_thread_requests_them_keep_their_updates() -> None:
+    requests: list[tuple[InputField, ...]] = []
+
+    def create_decoder(layout: BlockLayout) -> Any:
+        if requests:  # another thread requests the same fields during the creation, and the writer builds them
+            built(rows, requests.pop())
+        return row_decoder_factory("t", SETTINGS)(layout)
+
+    rows = store(create_decoder)
+    rows.apply(records([(b"%d" % number, row(size=1)) for number in range(2_500)]))
+    requests.append((SIZE,))
+    rows.request((SIZE,))
+    rows.apply(records([(b"2400", row(size=2))]))
+    joined, _ = rows.columns((SIZE,), [b"2400"], 0)
+    assert joined.tensors["t.size"].tolist() == [[2]]
+
+
 class FailingDecoder:
     """A decoder that fails once, as if the schema registry were unavailable."""
 
