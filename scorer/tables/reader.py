@@ -170,8 +170,8 @@ class TableReader:
                 return
         for (topic, number), offset in fetched.reached.items():
             self._tables[topic].progress[number].reach(offset)
-        for partition in sorted(fetched.lost):
-            self._restart(partition, "its position is not in the log")
+        for topic, number in sorted(fetched.lost):
+            self._restart(topic, [number], "its position is not in the log")
         self._follow_ends()
         self._builds = False
         for table in self._tables.values():
@@ -241,16 +241,17 @@ class TableReader:
                 self._ends_due_at = float("-inf")
                 log.info("table %s: reading %s", table.name, in_ranges((topic, number) for number in started))
 
-    def _restart(self, partition: Partition, reason: str) -> None:
-        topic, number = partition
+    def _restart(self, topic: str, numbers: Iterable[int], reason: str) -> None:
         table = self._tables[topic]
-        if number not in table.progress:
-            return
-        log.warning("table %s: reading %s[%d] again from its beginning: %s", table.name, topic, number, reason)
-        self._source.stop([partition])
-        table.store.drop(number)
-        table.progress[number] = TablePartitionProgress(self._clock.monotonic())
-        self._source.start([partition])
+        restarted = sorted(table.progress.keys() & numbers)
+        now = self._clock.monotonic()
+        for number in restarted:  # first, so that no events are joined while the rows are dropped, which takes seconds
+            log.warning("table %s: reading %s[%d] again from its beginning: %s", table.name, topic, number, reason)
+            table.progress[number] = TablePartitionProgress(now)
+        self._source.stop((topic, number) for number in restarted)
+        for number in restarted:
+            table.store.drop(number)
+        self._source.start((topic, number) for number in restarted)
         self._ends_due_at = float("-inf")
 
     def _follow_ends(self) -> None:
@@ -268,7 +269,7 @@ class TableReader:
                 if topic in self._doubted:
                     continue
                 if not progress.record_end(answer.asked_at, end, position):
-                    self._restart((topic, number), "the topic ends before the position")
+                    self._restart(topic, [number], "the topic ends before the position")
             self._ends_pending = None
         now = self._clock.monotonic()
         positions = {
@@ -323,6 +324,5 @@ class TableReader:
         before = table.topic
         table.topic = topic
         if before is not None and before.id != topic.id:
-            for number in sorted(table.progress):
-                self._restart((name, number), "the topic was recreated")
+            self._restart(name, [*table.progress], "the topic was recreated")
             self._source.renew()

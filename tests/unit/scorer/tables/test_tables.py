@@ -221,6 +221,31 @@ def test_a_recreated_topic_is_read_again_from_its_beginning() -> None:
     assert worker.source.renewals == 1
 
 
+class ObservedSource(FakeSource):
+    """A source that calls `on_stop` before partitions are stopped."""
+
+    on_stop: Callable[[], None]
+
+    def stop(self, partitions: Any) -> None:
+        """Call `on_stop`, and forget the positions."""
+        self.on_stop()
+        super().stop(partitions)
+
+
+def test_all_partitions_of_a_recreated_topic_wait_before_the_first_row_is_dropped() -> None:
+    source = ObservedSource({"f": Topic("id", 2)})
+    worker = Worker(source, scope="all")
+    for number in (0, 1):
+        source.write(("f", number), (b"key-%d" % number, row(1)))
+    worker.tables.follow([IN_0], [IN_0])
+    worker.read()
+    restored: list[list[bool]] = []
+    source.on_stop = lambda: restored.append([status.restored for status in worker.tables.status()])
+    source.topics["f"] = Topic("other id", 2)
+    worker.read(10, seconds=2 * TOPIC_SECONDS)
+    assert restored == [[False, False]]
+
+
 def test_a_topic_that_was_deleted_is_behind_until_its_new_rows_are_read() -> None:
     worker = Worker(when_behind="wait", max_lag_seconds=1.0)
     worker.source.write(("f", 0), (b"a", row(1)))
