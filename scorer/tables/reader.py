@@ -124,6 +124,7 @@ class TableReader:
         self._topics_pending = False
         self._topics_asked_at = float("-inf")
         self._doubted: dict[str, float] = {}  # topics that may have been recreated, by name: since when
+        self._without_end: frozenset[Partition] = frozenset()  # partitions without an end in the last answer
         self._absent: set[str] = set()
         self._builds = False  # whether columns are incomplete
         self._thread = threading.Thread(target=self._run, name="tables", daemon=True)
@@ -260,7 +261,9 @@ class TableReader:
             answer = self._source.answered_ends()
             if answer is None:
                 return
-            self._doubt_topics(topic for topic, _ in self._ends_pending.keys() - answer.ends.keys())
+            without_end = frozenset(self._ends_pending.keys() - answer.ends.keys())
+            self._doubt_topics(topic for topic, _ in (without_end ^ self._without_end) & self._ends_pending.keys())
+            self._without_end = without_end
             for (topic, number), end in answer.ends.items():
                 progress = self._tables[topic].progress.get(number)
                 position = self._ends_pending.get((topic, number))
@@ -285,9 +288,11 @@ class TableReader:
     def _doubt_topics(self, names: Iterable[str]) -> None:
         """Use no end of these topics until their ids are known again.
 
-        A topic without an end may have been deleted. After it is recreated, an end at or after the position of the deleted
-        topic would look as if the rows were up to date.
+        Call this when a partition no longer has an end, and when it has one again. A topic without an end may have been
+        deleted. After it is recreated, an end at or after the position of the deleted topic would look as if the rows were up
+        to date.
         """
+        # A partition that stays without an end, because it has no leader, does not concern the other partitions.
         for name in set(names):
             self._doubted[name] = self._clock.monotonic()
             self._topics_due_at = float("-inf")
@@ -308,6 +313,8 @@ class TableReader:
                 self._record_topic(self._tables[name], topic)
             missing = missing or len(answer) < len(self._tables)
             self._topics_due_at = now + (ABSENT_TOPIC_SECONDS if missing else TOPIC_SECONDS)
+            if any(since > self._topics_asked_at for since in self._doubted.values()):
+                self._topics_due_at = now
         if now >= self._topics_due_at:
             self._topics_pending = True
             self._topics_asked_at = now

@@ -161,6 +161,20 @@ def test_a_table_that_lags_too_much_is_waited_for_only_if_that_is_configured(whe
     assert worker.waiting() == []
 
 
+def test_a_table_partition_without_a_leader_does_not_delay_the_other_partitions() -> None:
+    worker = Worker(when_behind="wait", max_lag_seconds=1)
+    worker.source.write(("f", 0), (b"a", row(1)))
+    worker.source.leaderless = {("f", 1)}
+    worker.tables.follow([IN_0, IN_1], [IN_0, IN_1])
+    worker.read(40, seconds=2)
+    assert worker.waiting() == [IN_1]
+    worker.read(40, seconds=4)
+    assert worker.waiting() == [IN_1]
+    worker.source.leaderless = set()
+    worker.read(20, seconds=1)
+    assert worker.waiting() == []
+
+
 def test_a_table_that_is_read_slowly_lags_until_its_position_equals_an_end() -> None:
     worker = Worker(when_behind="wait", max_lag_seconds=2)
     worker.tables.follow([IN_0], [IN_0])
