@@ -292,6 +292,14 @@ def test_the_memory_of_replaced_rows_is_freed() -> None:
     assert rows.get(b"999", 0) == bytes(1_000)
 
 
+def test_the_memory_of_several_array_fields_is_counted() -> None:
+    tags, others = (joined_field(name, "int64", required=False, array=500, shape=(-1,)) for name in ("tags", "others"))
+    rows = built(store(), (tags, others))
+    numbers = list(range(500))
+    rows.apply(records([(b"%d" % number, row(tags=numbers, others=numbers)) for number in range(100)]))
+    assert rows.nbytes > 100 * 2 * 500 * 8 + 4_194_304  # the arrays, and a segment of raw bytes
+
+
 def test_columns_that_only_an_earlier_version_used_are_forgotten() -> None:
     rows = built(store(unused_seconds=0.0), (AGE,))
     built(rows, (NAME,))
