@@ -269,6 +269,8 @@ class TableReader:
                 position = self._ends_pending.get((topic, number))
                 if progress is None or position is None or position > progress.position:  # started again in the meantime
                     continue
+                if answer.asked_at < progress.started_at:  # an end of a deleted topic, for example
+                    continue
                 if topic in self._doubted:
                     continue
                 if not progress.record_end(answer.asked_at, end, position):

@@ -235,6 +235,19 @@ def test_a_recreated_topic_is_read_again_from_its_beginning() -> None:
     assert worker.source.renewals == 1
 
 
+def test_the_end_of_an_empty_topic_does_not_count_for_the_topic_that_replaces_it() -> None:
+    worker = Worker()
+    worker.tables.follow([IN_0], [IN_0])
+    worker.read()
+    worker.source.topics["f"] = Topic("other id", 2)
+    worker.read(1, seconds=TOPIC_SECONDS)  # asks for the id of the new topic, and for the end of the old one
+    worker.source.write(("f", 0), *[(b"a", row(number)) for number in range(20)])
+    worker.read(1, seconds=0.05)
+    assert worker.waiting() == [IN_0]
+    worker.read(20, seconds=END_SECONDS)
+    assert (worker.waiting(), worker.ages(b"a")) == ([], [19])
+
+
 class ObservedSource(FakeSource):
     """A source that calls `on_stop` before partitions are stopped."""
 
