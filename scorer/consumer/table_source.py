@@ -6,7 +6,7 @@ the reading of the other partitions. It makes no decisions about rows.
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -114,10 +114,11 @@ class KafkaTableSource:
             return None
         self._ends = None
         ends = {}
-        for partition, answer in answers.items():
-            if self._failure(answer) is None and (end := answer.result().offset) >= 0:
+        errors = [self._failure(answer) for answer in answers.values()]
+        for (partition, answer), error in zip(answers.items(), errors, strict=True):
+            if error is None and (end := answer.result().offset) >= 0:
                 ends[partition.topic, partition.partition] = end
-        if not ends and answers:
+        if needs_new_client(errors):
             self._renew_admin()
         return PartitionEnds(asked_at, ends)
 
@@ -200,7 +201,12 @@ class KafkaTableSource:
 
     def _open(self) -> None:
         """Create the consumer, without partitions."""
-        fetching = {"enable.partition.eof": True, "error_cb": self._watch, "queued.max.messages.kbytes": QUEUE_KIBIBYTES}
+        fetching = {
+            "enable.partition.eof": True,
+            "error_cb": self._watch,
+            "queued.max.messages.kbytes": QUEUE_KIBIBYTES,
+            "topic.metadata.refresh.interval.ms": 10_000,  # the delay until an added partition is read
+        }
         self._consumer = kafka.plugged_reader(self._settings, self._client_id, librdkafka_plugin(), **fetching)
         self._source = open_fetch_source(self._consumer)
 
@@ -215,10 +221,7 @@ class KafkaTableSource:
         return kafka.admin(self._settings, self._client_id, self._watch)
 
     def _renew_admin(self) -> None:
-        """Replace the client for requests, at most once in ANSWER_SECONDS.
-
-        A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy.
-        """
+        """Replace the client for requests, at most once in ANSWER_SECONDS."""
         if self._topics is None and time.monotonic() - self._admin_opened_at > ANSWER_SECONDS:
             self._admin = self._open_admin()
 
@@ -229,3 +232,17 @@ class KafkaTableSource:
         if exception is None:
             return None
         return exception.args[0] if isinstance(exception, KafkaException) else KafkaError(KafkaError._FAIL, str(exception))
+
+
+def needs_new_client(errors: Sequence[KafkaError | None]) -> bool:
+    """Return whether the client must be replaced after a request for ends.
+
+    Args:
+        errors: the error of each partition; None for a partition with an end.
+    """
+    # A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy. A client
+    # (librdkafka 2.16) that has cached the metadata of a topic sends no request for a partition that was added to the topic
+    # later: it reports the partition as unknown until it refreshes the metadata, by default after 5 minutes.
+    present = [error for error in errors if error is not None]
+    is_unknown = any(error in ABSENT or error.code() == KafkaError._UNKNOWN_PARTITION for error in present)
+    return is_unknown or 0 < len(present) == len(errors)

@@ -19,6 +19,7 @@ class TablePartitionProgress:
         end: the newest known end of the partition (the last stable offset); None if no broker has answered yet.
         level_at: when the broker was asked for the newest end that the position has reached, in monotonic seconds; minus
             infinity before the position reaches an end.
+        started_at: when the reader started at the beginning of the partition, in monotonic seconds.
     """
 
     def __init__(self, now: float) -> None:
@@ -26,7 +27,7 @@ class TablePartitionProgress:
         self.position = 0
         self.end: int | None = None
         self.level_at = float("-inf")
-        self._started_at = now
+        self.started_at = now
         self._after_end_since = float("inf")
         self._ends: deque[tuple[float, int]] = deque()
 
@@ -61,7 +62,7 @@ class TablePartitionProgress:
 
     def lag_seconds(self, now: float) -> float:
         """Return the lag: the time since the position last equalled the end, or since the start if it never has."""
-        return max(0.0, now - max(self.level_at, self._started_at))
+        return max(0.0, now - max(self.level_at, self.started_at))
 
     def is_restored(self, since: float) -> bool:
         """Return whether the position has reached an end for which the broker was asked after `since`."""

@@ -124,6 +124,7 @@ class TableReader:
         self._topics_pending = False
         self._topics_asked_at = float("-inf")
         self._doubted: dict[str, float] = {}  # topics that may have been recreated, by name: since when
+        self._without_end: frozenset[Partition] = frozenset()  # partitions without an end in the last answer
         self._absent: set[str] = set()
         self._builds = False  # whether columns are incomplete
         self._thread = threading.Thread(target=self._run, name="tables", daemon=True)
@@ -170,8 +171,8 @@ class TableReader:
                 return
         for (topic, number), offset in fetched.reached.items():
             self._tables[topic].progress[number].reach(offset)
-        for partition in sorted(fetched.lost):
-            self._restart(partition, "its position is not in the log")
+        for topic, number in sorted(fetched.lost):
+            self._restart(topic, [number], "its position is not in the log")
         self._follow_ends()
         self._builds = False
         for table in self._tables.values():
@@ -241,16 +242,17 @@ class TableReader:
                 self._ends_due_at = float("-inf")
                 log.info("table %s: reading %s", table.name, in_ranges((topic, number) for number in started))
 
-    def _restart(self, partition: Partition, reason: str) -> None:
-        topic, number = partition
+    def _restart(self, topic: str, numbers: Iterable[int], reason: str) -> None:
         table = self._tables[topic]
-        if number not in table.progress:
-            return
-        log.warning("table %s: reading %s[%d] again from its beginning: %s", table.name, topic, number, reason)
-        self._source.stop([partition])
-        table.store.drop(number)
-        table.progress[number] = TablePartitionProgress(self._clock.monotonic())
-        self._source.start([partition])
+        restarted = sorted(table.progress.keys() & numbers)
+        now = self._clock.monotonic()
+        for number in restarted:  # first, so that no events are joined while the rows are dropped, which takes seconds
+            log.warning("table %s: reading %s[%d] again from its beginning: %s", table.name, topic, number, reason)
+            table.progress[number] = TablePartitionProgress(now)
+        self._source.stop((topic, number) for number in restarted)
+        for number in restarted:
+            table.store.drop(number)
+        self._source.start((topic, number) for number in restarted)
         self._ends_due_at = float("-inf")
 
     def _follow_ends(self) -> None:
@@ -259,16 +261,20 @@ class TableReader:
             answer = self._source.answered_ends()
             if answer is None:
                 return
-            self._doubt_topics(topic for topic, _ in self._ends_pending.keys() - answer.ends.keys())
+            without_end = frozenset(self._ends_pending.keys() - answer.ends.keys())
+            self._doubt_topics(topic for topic, _ in (without_end ^ self._without_end) & self._ends_pending.keys())
+            self._without_end = without_end
             for (topic, number), end in answer.ends.items():
                 progress = self._tables[topic].progress.get(number)
                 position = self._ends_pending.get((topic, number))
                 if progress is None or position is None or position > progress.position:  # started again in the meantime
                     continue
+                if answer.asked_at < progress.started_at:  # an end of a deleted topic, for example
+                    continue
                 if topic in self._doubted:
                     continue
                 if not progress.record_end(answer.asked_at, end, position):
-                    self._restart((topic, number), "the topic ends before the position")
+                    self._restart(topic, [number], "the topic ends before the position")
             self._ends_pending = None
         now = self._clock.monotonic()
         positions = {
@@ -284,9 +290,11 @@ class TableReader:
     def _doubt_topics(self, names: Iterable[str]) -> None:
         """Use no end of these topics until their ids are known again.
 
-        A topic without an end may have been deleted. After it is recreated, an end at or after the position of the deleted
-        topic would look as if the rows were up to date.
+        Call this when a partition no longer has an end, and when it has one again. A topic without an end may have been
+        deleted. After it is recreated, an end at or after the position of the deleted topic would look as if the rows were up
+        to date.
         """
+        # A partition that stays without an end, because it has no leader, does not concern the other partitions.
         for name in set(names):
             self._doubted[name] = self._clock.monotonic()
             self._topics_due_at = float("-inf")
@@ -310,6 +318,8 @@ class TableReader:
                 self._record_topic(self._tables[name], topic)
             missing = missing or len(answer) < len(self._tables)
             self._topics_due_at = now + (ABSENT_TOPIC_SECONDS if missing else TOPIC_SECONDS)
+            if any(since > self._topics_asked_at for since in self._doubted.values()):
+                self._topics_due_at = now
         if now >= self._topics_due_at:
             self._topics_pending = True
             self._topics_asked_at = now
@@ -326,6 +336,5 @@ class TableReader:
         before = table.topic
         table.topic = topic
         if before is not None and before.id != topic.id:
-            for number in sorted(table.progress):
-                self._restart((name, number), "the topic was recreated")
+            self._restart(name, [*table.progress], "the topic was recreated")
             self._source.renew()

@@ -76,7 +76,7 @@ class RowArena:
         for segment in np.unique(segments).tolist() if len(self._starts) else ():
             at = np.flatnonzero(segments == segment)
             start = int(self._starts[segment])
-            begins = positions[at] - start
+            begins = np.where(lengths[at] > 0, positions[at] - start, 0)  # the segment of an empty string may be freed
             columns.append((at, ByteColumn(self._segments[start], begins, begins + lengths[at])))
         return columns
 

@@ -165,7 +165,8 @@ class RowStore:
         layout = BlockLayout(fields)
         columns = _ColumnSet(layout, self._create_decoder(layout))
         with self._lock:
-            self._requested.setdefault(fields, columns)
+            if fields not in self._sets:  # another thread may have requested them, and the writer may have built them
+                self._requested.setdefault(fields, columns)
 
     def is_built(self, fields: Fields) -> bool:
         """Return whether look-ups of these fields use built columns."""
@@ -372,6 +373,8 @@ class _ColumnSet:
         at = rows + 1
         self._found[at] = decoded.found
         self._missing[at] = decoded.missing
+        if any(values.dtype == object for values in decoded.blocks):
+            self._object_rows += len(rows)
         for block, values in zip(self._blocks, decoded.blocks, strict=True):
             block[at] = self._shared(values) if values.dtype == object else values
 
@@ -393,7 +396,6 @@ class _ColumnSet:
 
     def _shared(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values with equal texts replaced by one object, and add their memory to the estimate."""
-        self._object_rows += len(values)
         flat = values.reshape(-1)
         for at, value in enumerate(flat.tolist() if values.ndim > 1 else flat):
             if not isinstance(value, str):

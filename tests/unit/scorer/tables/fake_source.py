@@ -18,6 +18,7 @@ class FakeSource:
     """Topics in memory; see `TableSource`. Tests write to `logs`, and replace `topics`.
 
     `is_available` is whether the brokers answer. `first` has the first retained offset of partitions that are truncated.
+    `leaderless` are partitions without a leader.
     """
 
     topics: dict[str, Topic | None]
@@ -25,6 +26,7 @@ class FakeSource:
     first: dict[Partition, int] = field(default_factory=dict)
     per_read: int = 2
     is_available: bool = True
+    leaderless: set[Partition] = field(default_factory=set)
     positions: dict[Partition, int] = field(default_factory=dict)
     closed: bool = False
     renewals: int = 0
@@ -54,7 +56,8 @@ class FakeSource:
         records = []
         reached = {}
         lost = set()
-        for partition, position in self.positions.items() if self.is_available else ():
+        led = {partition: at for partition, at in self.positions.items() if partition not in self.leaderless}
+        for partition, position in led.items() if self.is_available else ():
             if position < self.first.get(partition, 0):
                 lost.add(partition)
                 continue
@@ -72,7 +75,7 @@ class FakeSource:
     def ask_ends(self, partitions: Iterable[Partition], now: float) -> None:
         """Remember the current ends of existing topics, unless the brokers are unavailable."""
         existing = [p for p in partitions if self.is_available and self.topics[p[0]] is not None]
-        self._ends = PartitionEnds(now, {p: len(self.logs.get(p, [])) for p in existing})
+        self._ends = PartitionEnds(now, {p: len(self.logs.get(p, [])) for p in existing if p not in self.leaderless})
 
     def answered_ends(self) -> PartitionEnds | None:
         """Return the remembered ends."""

@@ -48,6 +48,16 @@ def test_freed_segments_no_longer_take_memory_and_others_are_still_read() -> Non
     assert arena.read(*arena.append([b"later"])) == [b"later"]
 
 
+def test_an_empty_string_of_a_freed_segment_lies_in_the_text_of_its_column() -> None:
+    arena = RowArena(10)
+    positions, lengths = arena.append([b"1234567", b"", b"1234567", b"1234567", b"", b"1234567"])
+    kept = [3]
+    arena.free(arena.sparse_segments(positions[kept], lengths[kept]))
+    columns = [column for _, column in arena.columns(positions[[1, 3, 4]], lengths[[1, 3, 4]])]
+    assert sum(len(column) for column in columns) == 3
+    assert all((column.starts >= 0).all() and (column.ends <= len(column.text)).all() for column in columns)
+
+
 def test_an_arena_wastes_memory_only_if_much_is_released() -> None:
     arena = RowArena()
     arena.append([bytes(WASTE_BYTES)] * 4)

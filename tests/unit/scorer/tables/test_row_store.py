@@ -241,6 +241,23 @@ def test_results_of_a_look_up_do_not_change_with_later_rows() -> None:
     assert joined.tensors["t.age"].tolist() == [[1]]
 
 
+def test_columns_that_are_built_while_another_thread_requests_them_keep_their_updates() -> None:
+    requests: list[tuple[InputField, ...]] = []
+
+    def create_decoder(layout: BlockLayout) -> Any:
+        if requests:  # another thread requests the same fields during the creation, and the writer builds them
+            built(rows, requests.pop())
+        return row_decoder_factory("t", SETTINGS)(layout)
+
+    rows = store(create_decoder)
+    rows.apply(records([(b"%d" % number, row(size=1)) for number in range(2_500)]))
+    requests.append((SIZE,))
+    rows.request((SIZE,))
+    rows.apply(records([(b"2400", row(size=2))]))
+    joined, _ = rows.columns((SIZE,), [b"2400"], 0)
+    assert joined.tensors["t.size"].tolist() == [[2]]
+
+
 class FailingDecoder:
     """A decoder that fails once, as if the schema registry were unavailable."""
 
@@ -273,6 +290,14 @@ def test_the_memory_of_replaced_rows_is_freed() -> None:
         rows.compact()
     assert rows.nbytes < 14 * 1_000 * 1_000
     assert rows.get(b"999", 0) == bytes(1_000)
+
+
+def test_the_memory_of_several_array_fields_is_counted() -> None:
+    tags, others = (joined_field(name, "int64", required=False, array=500, shape=(-1,)) for name in ("tags", "others"))
+    rows = built(store(), (tags, others))
+    numbers = list(range(500))
+    rows.apply(records([(b"%d" % number, row(tags=numbers, others=numbers)) for number in range(100)]))
+    assert rows.nbytes > 100 * 2 * 500 * 8 + 4_194_304  # the arrays, and a segment of raw bytes
 
 
 def test_columns_that_only_an_earlier_version_used_are_forgotten() -> None:

@@ -161,6 +161,20 @@ def test_a_table_that_lags_too_much_is_waited_for_only_if_that_is_configured(whe
     assert worker.waiting() == []
 
 
+def test_a_table_partition_without_a_leader_does_not_delay_the_other_partitions() -> None:
+    worker = Worker(when_behind="wait", max_lag_seconds=1)
+    worker.source.write(("f", 0), (b"a", row(1)))
+    worker.source.leaderless = {("f", 1)}
+    worker.tables.follow([IN_0, IN_1], [IN_0, IN_1])
+    worker.read(40, seconds=2)
+    assert worker.waiting() == [IN_1]
+    worker.read(40, seconds=4)
+    assert worker.waiting() == [IN_1]
+    worker.source.leaderless = set()
+    worker.read(20, seconds=1)
+    assert worker.waiting() == []
+
+
 def test_a_table_that_is_read_slowly_lags_until_its_position_equals_an_end() -> None:
     worker = Worker(when_behind="wait", max_lag_seconds=2)
     worker.tables.follow([IN_0], [IN_0])
@@ -219,6 +233,44 @@ def test_a_recreated_topic_is_read_again_from_its_beginning() -> None:
     assert worker.waiting() == []
     assert worker.ages(b"a", b"b", b"c", b"d") == [2, -1, 2, 2]
     assert worker.source.renewals == 1
+
+
+def test_the_end_of_an_empty_topic_does_not_count_for_the_topic_that_replaces_it() -> None:
+    worker = Worker()
+    worker.tables.follow([IN_0], [IN_0])
+    worker.read()
+    worker.source.topics["f"] = Topic("other id", 2)
+    worker.read(1, seconds=TOPIC_SECONDS)  # asks for the id of the new topic, and for the end of the old one
+    worker.source.write(("f", 0), *[(b"a", row(number)) for number in range(20)])
+    worker.read(1, seconds=0.05)
+    assert worker.waiting() == [IN_0]
+    worker.read(20, seconds=END_SECONDS)
+    assert (worker.waiting(), worker.ages(b"a")) == ([], [19])
+
+
+class ObservedSource(FakeSource):
+    """A source that calls `on_stop` before partitions are stopped."""
+
+    on_stop: Callable[[], None]
+
+    def stop(self, partitions: Any) -> None:
+        """Call `on_stop`, and forget the positions."""
+        self.on_stop()
+        super().stop(partitions)
+
+
+def test_all_partitions_of_a_recreated_topic_wait_before_the_first_row_is_dropped() -> None:
+    source = ObservedSource({"f": Topic("id", 2)})
+    worker = Worker(source, scope="all")
+    for number in (0, 1):
+        source.write(("f", number), (b"key-%d" % number, row(1)))
+    worker.tables.follow([IN_0], [IN_0])
+    worker.read()
+    restored: list[list[bool]] = []
+    source.on_stop = lambda: restored.append([status.restored for status in worker.tables.status()])
+    source.topics["f"] = Topic("other id", 2)
+    worker.read(10, seconds=2 * TOPIC_SECONDS)
+    assert restored == [[False, False]]
 
 
 def test_a_topic_that_was_deleted_is_behind_until_its_new_rows_are_read() -> None:
