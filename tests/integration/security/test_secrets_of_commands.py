@@ -39,7 +39,6 @@ REFERENCE = f"{REGISTRY}/models/flight"
 GIVEN = {
     "event": "flight-1",
     "table": "customers",
-    "key": "k1",
     "to": "1.0.0",
     "plan": "plan.yaml",
     "seq": "1",
