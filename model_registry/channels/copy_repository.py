@@ -66,7 +66,7 @@ class CopyPlan:
         referrers: The manifests of signatures and other referrers, by digest.
         history: The history tags, oldest first within a channel, with their entries.
         channels: The channels whose tags are written.
-        skipped: Messages about listed referrers that cannot be copied.
+        skipped: Messages about signatures and other referrers that are not copied.
         signed: Whether the source has signatures. They are valid in the copy only if the model has the same name there.
     """
 
@@ -190,12 +190,26 @@ class _Planner:
     def _add_signature_tag(self, tag: str, target: Descriptor) -> None:
         self.plan.signed = True
         existing = self._present.by_tag.get(tag)
-        if existing is not None and existing.digest == target.digest:
+        if existing is not None and (existing.digest == target.digest or self._has_more(tag, existing, target)):
             return
         self._add_manifest(target.digest)
         self.plan.signature_tags[tag] = target
         if existing is not None:
             self.plan.replaced[tag] = existing.digest
+
+    def _has_more(self, tag: str, existing: Descriptor, target: Descriptor) -> bool:
+        """Return whether the manifest at the destination has a signature that the source's manifest lacks.
+
+        If it has one, a message is added to the plan, because the copy would remove this signature.
+        """
+        present = _layers(self._destination.manifest(existing.digest))
+        if not present - _layers(self._source.manifest(target.digest)):
+            return False
+        self.plan.skipped.append(
+            f"{tag} is not copied: it has a signature in {self._destination.repository} that {self._source.repository} lacks; "
+            "sign the version again there with cosign if a signature of the source is missing"
+        )
+        return True
 
     def _add_manifest(self, digest: str, *, is_stored: bool = False) -> None:
         """Add a manifest and all content that it names, unless the destination has the manifest.
@@ -405,6 +419,11 @@ def _write_tags(destination: Store, targets: Mapping[str, Descriptor], replaced:
             if len(missing) == len(batch):
                 raise
             destination.move_tags(missing, expect={tag: expect[tag] for tag in missing})
+
+
+def _layers(data: bytes) -> set[str]:
+    """Return the digests of the layers of a manifest; those of the manifests of an index."""
+    return {content.digest for content in manifest.contents(data)[0 if manifest.is_index(data) else 1 :]}
 
 
 def _names(store: Store, tag: str, digest: str) -> bool:

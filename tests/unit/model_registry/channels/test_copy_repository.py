@@ -16,7 +16,7 @@ from model_registry.oci import manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing import attestation, referrers, signatures
 from model_registry.stores.oci_layout import LayoutStore
-from tests.conformance.store import put_manifest
+from tests.conformance.store import put, put_manifest
 from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
 from tests.unit.model_registry.keyring import NOW, ONE, ApiStore, LyingStore, trusted
 
@@ -246,6 +246,30 @@ def test_referrers_of_referrers_and_the_older_tags_of_signatures_are_copied(stoc
     stocked.move_tags({old: put_manifest(stocked, "and a second")}, expect={})
     assert list(copy(stocked, target).signature_tags) == [old]
     assert named(target) == named(stocked)
+
+
+def put_signatures(store: LayoutStore, *signed: bytes) -> Descriptor:
+    """Write a manifest with signatures in the older format of cosign: a layer for each signature."""
+    layers = tuple(put(store, each) for each in signed)
+    return store.push_manifest(manifest.build("application/x.test", put(store, b"{}"), layers, {}))
+
+
+def test_a_tag_with_further_signatures_at_the_destination_is_kept(stocked: LayoutStore, target: LayoutStore) -> None:
+    old = f"{referrers.fallback_tag(stocked.resolve('2.0.0').digest)}.sig"
+    stocked.move_tags({old: put_signatures(stocked, b"first")}, expect={})
+    copy(stocked, target)
+    extended = put_signatures(target, b"first", b"second")
+    target.move_tags({old: extended}, expect={})
+    plan = copy(stocked, target)
+    assert (plan.signature_tags, target.resolve(old).digest) == ({}, extended.digest)
+    assert plan.skipped == [
+        f"{old} is not copied: it has a signature in {target.repository} that {stocked.repository} lacks; "
+        "sign the version again there with cosign if a signature of the source is missing"
+    ]
+    complete = put_signatures(stocked, b"first", b"second", b"third")
+    stocked.move_tags({old: complete}, expect={})
+    assert not copy(stocked, target).skipped
+    assert target.resolve(old).digest == complete.digest
 
 
 def test_a_listed_referrer_that_is_missing_is_reported_and_left_out(store: LayoutStore, target: LayoutStore) -> None:
