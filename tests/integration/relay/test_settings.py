@@ -127,7 +127,7 @@ def test_copies_that_scorer_check_creates_pass_publisher_check(make_relay: MakeR
     path = rig.folder / "scorer.yaml"
     path.write_text(yaml.safe_dump(scorer))
     done = warm.run([command("scorer"), "check", str(path), "--create", "--partitions", "4"])
-    assert f"created: {rig.topic} (4), eu.{rig.topic} (4)" in done.stderr.decode()
+    assert f"created topics: {rig.topic} (4), eu.{rig.topic} (4)" in done.stderr.decode()
     details = [check["detail"] for check in rig.json("check", "--create")["checks"]]
     assert f"{rig.topic}, 4 partitions, is copied to eu.{rig.topic}" in details
     assert "consumer group new does not exist in eu (source) yet, or has no positions" in details

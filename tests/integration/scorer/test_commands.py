@@ -213,7 +213,7 @@ def test_what_is_wrong_with_the_settings_is_named_with_its_value_and_the_way_out
     settings = yaml.safe_load(rig.path.read_text())
     del settings["output"]
     for text, part in (
-        (yaml.safe_dump(settings), "output: missing"),
+        (yaml.safe_dump(settings), "output: this setting is missing"),
         ("name: [", "not YAML"),
         ("name: ${SURELY_NOT_SET}", "SURELY_NOT_SET"),
     ):

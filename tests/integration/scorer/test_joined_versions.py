@@ -45,7 +45,8 @@ def test_events_are_joined_by_their_key(make_rig: MakeRig, table: dict[str, Any]
         f"e{n}": 2.0 * (n + n % modulus) for n in range(EVENTS)
     }
     (letter,) = rig.dead()
-    fault = "table customers has no row with the key 'x'" if key == "key" else "event has no key for the table customers"
+    no_row = "table customers has no row with the key 'x', or the row cannot be decoded"
+    fault = no_row if key == "key" else "event has no key for the table customers"
     assert (letter["reason"], letter["error"]) == (
         "missing-field",
         f"required field 'customers.b' (table:customers): the {fault}",

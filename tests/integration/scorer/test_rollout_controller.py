@@ -200,7 +200,7 @@ def test_people_have_the_last_word(rig: Rig) -> None:
     steps: list[dict[str, Any]] = [{"canary": "30%", "approve": True}, {"promote": True}]
     begin(rig, "2.0.0", steps)
     assert "requested to pause" in commands(rig, "pause")
-    assert "runs" in commands(rig, "start", str(plan(rig, "3.0.0", steps)), code=3)
+    assert "is still running" in commands(rig, "start", str(plan(rig, "3.0.0", steps)), code=3)
     controller = Controller(rig).ready()
     waits(rig, "paused")
     assert len(history(rig)) == 1

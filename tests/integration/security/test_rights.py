@@ -92,7 +92,7 @@ def test_check_tells_topics_that_do_not_exist_apart_from_topics_that_are_not_vis
     found = details("--set", "labels.topic=nowhere", code=1)
     assert found["labels"].startswith("topic nowhere does not exist")
     secured.as_user(without("scorer", "input"))
-    assert f"{invisible}{NAME}.events" in details(code=1)["rights"]
+    assert f"no right to see whether these topics exist: {NAME}.events" in details(code=1)["rights"]
 
 
 def test_dead_letters_may_be_kept_from_consumers(secured: Secured) -> None:

@@ -246,8 +246,14 @@ def test_golden_examples_have_joined_fields_by_name() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("age", "inputs: table customers: field 'years' is read at age, and field 'customers.age' is too"),
-        ("age.years", "inputs: table customers: field 'years' is read at age.years, and field 'customers.age' at age"),
+        (
+            "age",
+            "inputs: table customers: field 'years' is read at age, in conflict with field 'customers.age' at the same path",
+        ),
+        (
+            "age.years",
+            "inputs: table customers: field 'years' is read at age.years, in conflict with field 'customers.age' at age",
+        ),
     ],
 )
 def test_columns_that_no_row_can_have_are_refused(path: str, message: str) -> None:
