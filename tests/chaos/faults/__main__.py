@@ -24,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     missing = _missing(options.brokers)
     if options.tables:
         missing["add-partitions"] = "the table must have as many partitions as the input topic"
+        missing["clock"] = "the age of a joined row is measured by the clock of the scorer"
     for fault, why in missing.items():
         talk.print(f"NOT RUN {fault}: {why}", markup=False)
     if options.only in missing:
