@@ -177,9 +177,9 @@ class _AvroSchema:
         if unread := len(value) - stream.tell():
             raise UnreadableFeatures(f"not a feature record in Avro: {unread} bytes follow the record")
         inputs = {self._names[name]: _plain(number) for name, number in document["inputs"].items()}
-        known = {name: document[name] for name in FeatureRecord.__struct_fields__ if name in document}
+        members = {name: document[name] for name in FeatureRecord.__struct_fields__ if name in document}
         try:
-            return _checked(msgspec.convert(known | {"inputs": inputs}, FeatureRecord))
+            return _checked(msgspec.convert(members | {"inputs": inputs}, FeatureRecord))
         except msgspec.ValidationError as error:
             raise UnreadableFeatures(f"not a feature record in Avro: {error!s:.{SHOWN}}") from None
 

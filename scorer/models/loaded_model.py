@@ -4,6 +4,7 @@ A loaded model has no role, such as champion or canary, yet. Only the methods of
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -131,11 +132,13 @@ def prepare_tables(load: Callable[[Package], LoadedModel], tables: Tables | None
 
     def load_and_prepare(package: Package) -> LoadedModel:
         loaded = load(package)
-        try:
-            tables.prepare(loaded.model.signature())
-        except FormatMismatch as error:
-            loaded.model.close()
-            raise ModelRefused(str(error)) from None
+        with ExitStack() as after_failure:
+            after_failure.callback(loaded.model.close)
+            try:
+                tables.prepare(loaded.model.signature())
+            except FormatMismatch as error:
+                raise ModelRefused(str(error)) from None
+            after_failure.pop_all()
         return loaded
 
     return load_and_prepare

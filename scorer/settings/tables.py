@@ -27,7 +27,7 @@ class TableSettings(Section):
     """What to do with events while the table lags by more than `max_lag_seconds`: score them with the rows that were read, or
     wait."""
     max_lag_seconds: float = Field(default=10.0, ge=1, le=86_400)
-    """The lag limit of `when_behind: wait` and of the alert (s)."""
+    """The lag limit of `when_behind: wait` (s)."""
     max_rows: int = Field(default=10_000_000, ge=1, le=1_000_000_000)
     """The most rows that a worker holds. A worker with more rows ends with an error."""
     max_bytes: ByteSize = Field(default=ByteSize(2 * 1024**3), ge=1_048_576)
