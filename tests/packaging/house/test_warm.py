@@ -88,12 +88,13 @@ def test_a_program_in_a_test_is_forked_only_with_the_environment_of_the_fork_ser
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = [command("scorer"), "--version"]
-    programs = [Program(arguments, tmp_path / "log"), Program(arguments, tmp_path / "log", {"A": "b"})]
+    logs = [tmp_path / name for name in ("first", "second", "third")]
+    programs = [Program(arguments, logs[0]), Program(arguments, logs[1], {"A": "b"})]
     monkeypatch.setenv("ANY", "value")
-    programs.append(Program(arguments, tmp_path / "log"))
+    programs.append(Program(arguments, logs[2]))
     assert [program.wait() for program in programs] == [0, 0, 0]
     assert [isinstance(program.process, warm.ForkedCommand) for program in programs] == [True, False, False]
-    assert len(set((tmp_path / "log").read_text().split())) == 1
+    assert len({log.read_text() for log in logs}) == 1
 
 
 def test_a_fork_server_that_ended_fails_the_test(tmp_path: Path) -> None:
