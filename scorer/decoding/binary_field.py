@@ -50,7 +50,7 @@ class BinaryField:
         count = len(texts)
         if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:
             return None
-        if texts.starts[0] or texts.ends[-1] != count * size or (texts.lengths() != size).any():
+        if texts.starts[0] or not texts.is_packed or (texts.lengths() != size).any():
             return None
         return self._rows(texts.text[: count * size], count)
 

@@ -52,7 +52,8 @@ class Float32Decoder:
         rows = list(range(len(values)))
         rejected: dict[int, Poison] = {}
         if isinstance(values, ByteColumn) and self._fields.fits(values) and (values.lengths() == self._bytes).all():
-            numbers = values.text[: values.ends[-1]].view("<f4").reshape(len(values), -1)
+            packed = values.packed()
+            numbers = packed.text[packed.starts[0] : packed.ends[-1]].view("<f4").reshape(len(values), -1)
             return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
         if not self._fields.fits(values) or not set(map(len, values)) <= {self._bytes}:  # type: ignore[arg-type]
             rejected = {row: poison for row in rows if (poison := self._find_fault(values[row]))}

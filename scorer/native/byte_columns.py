@@ -88,6 +88,26 @@ class ByteColumn(LazySequence[bytes | None]):
         nulls = None if self.nulls is None else self.nulls[rows]
         return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether each string starts where the previous string ends."""
+        return bool((self.starts[1:] == self.ends[:-1]).all())
+
+    def packed(self) -> "ByteColumn":
+        """Return a column with the same entries, in which each string starts where the previous string ends.
+
+        PADDING follows the text of a new column. A column that is packed already is returned unchanged.
+        """
+        if self.is_packed:
+            return self
+        lengths = self.lengths()
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        size = int(lengths.sum())
+        text = np.zeros(size + len(PADDING), np.uint8)
+        text[:size] = self.text[np.arange(size) + np.repeat(self.starts - starts, lengths)]
+        return ByteColumn(text, starts, ends, self.nulls)
+
     def take_rows(self, rows: NDArray[np.int64]) -> list[bytes | None]:
         """Return the entries at the indices `rows`, (n,), without creating objects for other entries."""
         text = self.text.data

@@ -132,8 +132,11 @@ class Scanner:
 
     def scan(self, values: Sequence[bytes | None]) -> ScanResult:
         """Scan a batch of events. An event whose value is None is marked as uncertain."""
-        # The batch is scanned in slices that fit in the CPU's cache.
+        # The batch is scanned in slices that fit in the CPU's cache. The native function reads the events of a slice one after
+        # another, so that a column with gaps, such as the rows of a table after updates, is copied first.
         count = len(values)
+        if isinstance(values, ByteColumn):
+            values = values.packed()
         lengths = (
             values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)
         )

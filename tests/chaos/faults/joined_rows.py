@@ -6,6 +6,7 @@ event's key, and inputs from which the score is recomputed.
 
 import json
 import random
+import sys
 import threading
 import time
 from bisect import bisect_right
@@ -147,7 +148,12 @@ def count(
         rows = updates.written[message.key() or b""]
         a, b = record["inputs"]["a"], record["inputs"][FIELD]
         after = bisect_right(rows, (b, 1 << 62))
-        counts["other_inputs"] += a != int(score["id"][1:]) % 1_000_000 or not after or rows[after - 1][0] != b
+        if a != int(score["id"][1:]) % 1_000_000 or not after or rows[after - 1][0] != b:
+            counts["other_inputs"] += 1
+            print(
+                f"inputs that were never written: {record}; score {score}; rows near {rows[max(0, after - 3) : after + 3]}",
+                file=sys.stderr,
+            )
         expected = np.float32(factors[score["version"]]) * (np.float32(a) + np.float32(b))
         counts["other_score"] += not np.isclose(score["score"], expected, rtol=1e-5)
         if after < len(rows):

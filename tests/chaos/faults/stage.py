@@ -1,5 +1,6 @@
 """Where a round is played: a cluster with its proxies, a registry with versions, scorers, load and a reader. Does the steps."""
 
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,7 @@ from tests.support.processes import LISTENING
 from tests.support.waiting import until, within
 
 PARTITIONS = 6
+LEAST_EVENTS = 200  # a round counts at least these, also after a step that deletes the records before it
 VERSIONS = tuple(f"{number}.0.0" for number in range(1, 10))
 FACTORS = {version: float(number) for number, version in enumerate(VERSIONS, 2)}
 BAD_PACKAGES: dict[str, Callable[[Path], Path]] = {
@@ -210,6 +212,7 @@ class Stage(rounds.Stage[ScorerResult]):
         self.foreign.end()
         if self._failed:
             raise self._failed[0]
+        until(lambda: self.load.events >= LEAST_EVENTS, f"{LEAST_EVENTS} counted events")
         self.load.finish()
         if self.updates is not None:
             self.updates.finish()
@@ -291,13 +294,9 @@ class Stage(rounds.Stage[ScorerResult]):
     def _fill_disk(self) -> None:
         """Whatever is free, so that the next segment write fails."""
         assert self.ground.disk is not None
-        with (self.ground.disk / "ballast").open("wb") as ballast:
-            try:
-                while True:
-                    ballast.write(bytes(1 << 16))
-                    ballast.flush()
-            except OSError:
-                return
+        with (self.ground.disk / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
+            while True:
+                ballast.write(bytes(1 << 16))
 
     def _free_disk(self) -> None:
         """Room again; a broker that ended over it is started."""

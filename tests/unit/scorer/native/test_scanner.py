@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from scorer.native.byte_columns import PADDING, ByteColumn
 from scorer.native.scanner import TEXT_ID, UNCERTAIN, NumberField
 from tests.unit.scorer.decoding.formats import scanner_for, scanner_of
 
@@ -174,3 +175,9 @@ def test_plain_events_are_certain() -> None:
         kinds = scanner.scan(batch).kinds
         assert kinds.count(TEXT_ID) >= 95
         assert kinds[7] == UNCERTAIN
+
+
+def test_events_of_a_column_may_lie_in_any_order_and_with_gaps() -> None:
+    column = ByteColumn.split(b'{"a":1,"b":2} {"a":3,"b":4} {"a":5,"b":6} ' + PADDING, 0, np.array([13, 27, 41]))
+    scanned = scanner_of("ab").scan(column.part(np.array([2, 0])))
+    assert scanned.rows.tolist() == [[5, 6], [1, 2]]

@@ -190,6 +190,16 @@ def test_a_look_up_of_other_fields_decodes_the_rows_and_requests_their_columns()
     assert rows.decodes_raw == 1
 
 
+@pytest.mark.parametrize("fields", [(SIZE,), NUMBERS, EVERY], ids=["one number", "numbers", "every kind"])
+def test_columns_that_are_built_after_updates_have_the_newest_values(fields: tuple[InputField, ...]) -> None:
+    rows = store()
+    for key, size in ((b"a", 1), (b"b", 2), (b"c", 3), (b"d", 4), (b"b", 5)):
+        rows.apply(records([(key, row(size=size))], as_column=True))  # an updated row lies behind the later rows
+    built(rows, fields)
+    joined, _ = rows.columns(fields, [b"a", b"b", b"c", b"d"], 0)
+    assert joined.tensors["t.size"].tolist() == [[1], [5], [3], [4]]
+
+
 def test_each_row_that_cannot_be_decoded_is_reported_with_its_position() -> None:
     errors: list[tuple[Any, ...]] = []
     rows = built(built(store(on_rejected=lambda *error: errors.append(error)), (AGE,)), (AGE, NAME))
