@@ -146,7 +146,7 @@ class Bench:
         }
         runs: dict[str, list[Figures]] = {name: [] for name in variants}
         for turn in range(self._sizes.in_turn):
-            for name in variants if turn % 2 == 0 else reversed(variants):
+            for name in list(variants)[:: 1 if turn % 2 == 0 else -1]:
                 drained = whole.drain(self._stage, DELIVERIES[0], self._source, self._sizes.events, features=variants[name])
                 runs[name].append(drained)
         unlogged = runs["none"]
@@ -195,7 +195,7 @@ class Bench:
             events = joined.JoinedEvents(self._sizes.table_rows)
             for turn in range(self._sizes.joined_turns):
                 self._tell(f"round {turn + 1} of {self._sizes.joined_turns}")
-                for name in names if turn % 2 == 0 else reversed(names):
+                for name in names if turn % 2 == 0 else names[::-1]:
                     settings = joined.VARIANTS[name]
                     tables = self._table(stage, settings)
                     own = None if settings is None else events
