@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from publisher.errors import MemberLost
 from publisher.kafka import acls, connection, error_codes
@@ -36,6 +35,7 @@ CALL_RECORDS = 4_000
 CALL_BYTES = 8 << 20  # target size of the records of one call, estimated from the record size in the previous call
 QUEUE_KIBIBYTES = 16_384  # of prefetched records
 ANSWER_SECONDS = 2.0  # the time limit of a request
+LONGEST_RENEWAL_SECONDS = 30.0  # between two replacements of the client for requests during an outage
 NOTHING = FetchedTableRecords((), {}, frozenset())
 
 
@@ -56,7 +56,8 @@ class KafkaTableSource:
         self._logged: set[tuple[Partition, int]] = set()
         self._ends: tuple[float, Mapping[TopicPartition, Future[Any]]] | None = None
         self._topics: Mapping[str, Future[Any]] | None = None
-        self._admin = self._open_admin()
+        self._admin = kafka.admin(settings, client_id, self._watch)
+        self._renewal = ClientRenewal(time.monotonic())
         self._open()
 
     def start(self, partitions: Iterable[Partition]) -> None:
@@ -118,8 +119,8 @@ class KafkaTableSource:
         for (partition, answer), error in zip(answers.items(), errors, strict=True):
             if error is None and (end := answer.result().offset) >= 0:
                 ends[partition.topic, partition.partition] = end
-        if needs_new_client(errors):
-            self._renew_admin()
+        if self._topics is None and self._renewal.is_due(errors, time.monotonic()):
+            self._admin = kafka.admin(self._settings, self._client_id, self._watch)
         return PartitionEnds(asked_at, ends)
 
     def ask_topics(self, names: Iterable[str]) -> None:
@@ -216,15 +217,6 @@ class KafkaTableSource:
         self._open()
         self._assign(self._positions.copy())
 
-    def _open_admin(self) -> AdminClient:
-        self._admin_opened_at = time.monotonic()
-        return kafka.admin(self._settings, self._client_id, self._watch)
-
-    def _renew_admin(self) -> None:
-        """Replace the client for requests, at most once in ANSWER_SECONDS."""
-        if self._topics is None and time.monotonic() - self._admin_opened_at > ANSWER_SECONDS:
-            self._admin = self._open_admin()
-
     @staticmethod
     def _failure(answer: "Future[Any]") -> KafkaError | None:
         """Return the error of an answer; None if the request succeeded."""
@@ -232,6 +224,35 @@ class KafkaTableSource:
         if exception is None:
             return None
         return exception.args[0] if isinstance(exception, KafkaException) else KafkaError(KafkaError._FAIL, str(exception))
+
+
+class ClientRenewal:
+    """Decides when the client for requests must be replaced. Pure.
+
+    While requests fail, the time between two replacements is doubled, up to LONGEST_RENEWAL_SECONDS. A client of an overloaded
+    cluster, which needs more than ANSWER_SECONDS to connect, would otherwise never get an answer.
+    """
+
+    def __init__(self, now: float) -> None:
+        """Begin with a client that is created at `now`, in monotonic seconds."""
+        self._opened_at = now
+        self._seconds = ANSWER_SECONDS
+
+    def is_due(self, errors: Sequence[KafkaError | None], now: float) -> bool:
+        """Return whether the client must be replaced now. The caller then replaces it.
+
+        Args:
+            errors: the error of each partition of a request for ends; None for a partition with an end.
+            now: the time in monotonic seconds.
+        """
+        if not needs_new_client(errors):
+            self._seconds = ANSWER_SECONDS
+            return False
+        if now - self._opened_at <= self._seconds:
+            return False
+        self._opened_at = now
+        self._seconds = min(2 * self._seconds, LONGEST_RENEWAL_SECONDS)
+        return True
 
 
 def needs_new_client(errors: Sequence[KafkaError | None]) -> bool:

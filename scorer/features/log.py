@@ -6,7 +6,7 @@ and time of scoring. An event that was scored twice has two feature records, whi
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -117,24 +117,34 @@ class FeatureLog:
             searches.setdefault(partition, LogSearch()).add(scored)
         inputs: dict[ScoredEvent, LoggedInputs] = {}
         ends = self._reader.visible(searches)
+        spans: dict[Partition, tuple[int, int]] = {}
         for partition, search in searches.items():
             end = {partition: ends[partition]}
             earliest = search.earliest_ms
             start = (self._reader.since(earliest, end) if earliest > 0 else self._reader.earliest(end))[partition]
-            for logged in self._read(partition, start, ends[partition]):
+            spans[partition] = start, ends[partition]
+        for batch in self._reader.read(spans):  # one consumer for all partitions: opening one takes longer than a short read
+            partition = batch.partition
+            for message in batch.messages if partition in searches else ():
+                if (logged := self._decoded(partition, message)) is None:
+                    continue
+                search = searches[partition]
                 if (match := search.take(logged.record)) is not None:
                     inputs[match] = logged
                 if search.is_complete:
+                    del searches[partition]
                     break
+            if not searches:
+                break
         return inputs
 
-    def _read(self, partition: Partition, start: int, end: int) -> Iterator[LoggedInputs]:
-        for batch in self._reader.read({partition: (start, end)}):
-            for message in batch.messages:
-                try:
-                    yield LoggedInputs(self._decode(message.value()), message)
-                except UnreadableFeatures as error:
-                    self.skipped.skip(*partition, message.offset() or 0, error)
+    def _decoded(self, partition: Partition, message: Message) -> LoggedInputs | None:
+        """Return the record of a message; None if it cannot be read and is skipped."""
+        try:
+            return LoggedInputs(self._decode(message.value()), message)
+        except UnreadableFeatures as error:
+            self.skipped.skip(*partition, message.offset() or 0, error)
+            return None
 
 
 def create_reader(settings: Settings) -> ReadFeatures:

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 OVERSIZE = "oversize"
 FAILED = "encoding-failed"
 REJECTED = "record-refused"
+MOST_FAILURES = 200  # failed attempts to encode parts of a batch, about 40 ms
 DROP_REASONS = (OVERSIZE, FAILED, REJECTED)
 """Why a feature record is left out: it is too large for its topic, it could not be encoded, or the broker rejects it."""
 
@@ -70,6 +71,12 @@ class ScoredEvents:
     answers: AnsweringVersions
     scored_ms: int
 
+    def part(self, first: int, end: int) -> "ScoredEvents":
+        """Return the events with the indices `first` to `end`, without `end`."""
+        at = np.arange(first, end)
+        tensors = select_tensors(self.tensors, at)
+        return ScoredEvents(self.batch, self.rows[at], self.ids.part(at), tensors, self.answers.part(at), self.scored_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class FeatureRecordBuilder:
@@ -97,11 +104,32 @@ class FeatureRecordBuilder:
         """Build one record for each event."""
         if not len(events.rows):
             return FeatureRecords(events.rows, [])
-        try:
-            return self._without_oversize(events.rows, self._encode(events, encoder))
-        except Exception:  # the score must be published all the same
-            log.exception("the feature records of %d events could not be encoded", len(events.rows))
-            return FeatureRecords(events.rows[:0], [], Counter({FAILED: len(events.rows)}))
+        return merged(self._encodable(events, encoder))
+
+    def _encodable(self, events: ScoredEvents, encoder: FeatureEncoder) -> list[FeatureRecords]:
+        """Return the records of the events in parts, without the events that cannot be encoded.
+
+        A part that cannot be encoded is halved, until a failing event is alone in its part. After MOST_FAILURES failed parts, a
+        failing part is left out as a whole, so that a batch full of such events does not delay its scores.
+        """
+        parts: list[FeatureRecords] = []
+        pending = [events]
+        failures = 0
+        while pending:
+            part = pending.pop()
+            count = len(part.rows)
+            try:
+                encoded = self._without_oversize(part.rows, self._encode(part, encoder))
+                parts.append(encoded if not failures else FeatureRecords(encoded.rows, list(encoded.records), encoded.dropped))
+            except Exception:  # the score must be published all the same
+                failures += 1
+                if count > 1 and failures < MOST_FAILURES:
+                    pending += [part.part(count // 2, count), part.part(0, count // 2)]
+                    continue
+                # The text has no numbers, so that the log suppresses repetitions.
+                log.exception("feature records could not be encoded, and are left out")
+                parts.append(FeatureRecords(part.rows[:0], [], Counter({FAILED: count})))
+        return parts
 
     def _encode(self, events: ScoredEvents, encoder: FeatureEncoder) -> Sequence[Record]:
         batch = events.batch
@@ -130,6 +158,17 @@ class FeatureRecordBuilder:
             return FeatureRecords(rows, records)
         fitting = [record for record, is_fitting in zip(records, fits.tolist(), strict=True) if is_fitting]
         return FeatureRecords(rows[fits], fitting, Counter({OVERSIZE: int(np.count_nonzero(~fits))}))
+
+
+def merged(parts: Sequence[FeatureRecords]) -> FeatureRecords:
+    """Return the records of parts, which follow each other, as one value."""
+    if len(parts) == 1:
+        return parts[0]
+    dropped: Counter[str] = Counter()
+    for part in parts:
+        dropped.update(part.dropped)
+    rows = np.concatenate([part.rows for part in parts])
+    return FeatureRecords(rows, [record for part in parts for record in part.records], dropped)
 
 
 def in_order(parts: Sequence[FeatureRecords]) -> Sequence[FeatureRecords]:

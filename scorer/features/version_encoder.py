@@ -3,10 +3,11 @@
 from model_registry.extras import install_command
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
+from publisher.runtime.dependency_wait import SCHEMA_REGISTRY, DependencyUnavailable
 from scorer.backends.base import ModelRefused
 from scorer.features.logged_inputs import avro_schema, select_logged
 from scorer.features.record_encoder import AvroFeatureEncoder, FeatureEncoder, JsonFeatureEncoder
-from scorer.scores.schema_registration import SchemaRejected, register_header
+from scorer.scores.schema_registration import RegistrationDenied, SchemaRejected, register_header
 from scorer.settings import Settings
 
 
@@ -16,7 +17,8 @@ def create_feature_encoder(settings: Settings, signature: Signature) -> FeatureE
     Raises:
         Fatal: The libraries of Avro are missing.
         ModelRefused: The schema registry rejects the schema of the feature records.
-        DependencyUnavailable: The schema registry does not answer.
+        DependencyUnavailable: The schema registry does not answer, or it denies the registration. The version is then loaded as
+            soon as the registry allows it.
     """
     features = settings.features
     if features.topic is None:
@@ -28,6 +30,8 @@ def create_feature_encoder(settings: Settings, signature: Signature) -> FeatureE
     try:
         text = avro_schema(logged)
         header = register_header(settings.schema_registry, features.topic, features.format, text, "the feature log")
+    except RegistrationDenied as error:
+        raise DependencyUnavailable(SCHEMA_REGISTRY, str(error), error.hint) from error
     except SchemaRejected as error:
         raise ModelRefused(f"{error}; {error.hint}") from error
     return AvroFeatureEncoder(logged, header)

@@ -3,6 +3,7 @@
  * All arguments are borrowed for the time of a call. The caller provides output buffers that are large enough. `ends` receives
  * the offset of the end of each encoded row.
  */
+#include "float_text.h"
 #include "text.h"
 
 enum { LONGEST_NUMBER = 24 }; /* characters of a float64 */
@@ -60,6 +61,25 @@ int64_t json_members(const char *text, int64_t size, int64_t rows, int64_t colum
         }
         ends[row] = to - out;
         at++; /* the comma between two rows, or the bracket that ends the outer array */
+    }
+    return to - out;
+}
+
+/* Write each number of the matrix behind the name of its column to `out`, from the offset `begin` on, as `json_members` does.
+ * FLOAT_TEXT_ROOM bytes behind the last row must be accessible. Return the offset behind the last row. */
+int64_t json_float_members(const float *numbers, int64_t rows, int64_t columns, const char *names, const int64_t *name_ends,
+                           char *out, int64_t begin, int64_t *ends)
+{
+    char *to = out + begin;
+    for (int64_t row = 0; row < rows; row++) {
+        const char *name = names;
+        for (int64_t column = 0; column < columns; column++) {
+            const char *name_end = names + name_ends[column];
+            to = copy_name(to, name, name_end);
+            name = name_end;
+            to = write_float(to, *numbers++);
+        }
+        ends[row] = to - out;
     }
     return to - out;
 }

@@ -12,6 +12,7 @@ from scorer.native.byte_columns import PADDING, ByteColumn, address
 from scorer.native.load import native_library
 
 LONGEST_NUMBER = 24  # characters of a float64 in JSON
+OVERWRITTEN = 32  # bytes behind the text that feature_rows.c may overwrite
 LONGEST_VARINT = 10  # bytes of an int64 as a varint
 ROWS = 256
 """The rows that are encoded at once. Their text stays in the CPU's cache, and does not take fresh pages of memory."""
@@ -37,15 +38,18 @@ def json_members(matrix: NDArray[Any], names: Sequence[bytes]) -> ByteColumn:
     joined_names = np.frombuffer(b"".join(names) + PADDING, np.uint8)
     name_ends = np.cumsum([len(name) for name in names], dtype=np.int64)
     longest = int(name_ends[-1]) + columns * LONGEST_NUMBER
-    out = np.empty(count * longest + len(PADDING), np.uint8)
+    out = np.empty(count * longest + OVERWRITTEN, np.uint8)
     bounds = np.zeros(count + 1, np.int64)
     used = 0
     for first in range(0, count, ROWS):
         rows = np.ascontiguousarray(matrix[first : first + ROWS])
-        text = orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
-        source = np.frombuffer(text, np.uint8)
         places = address(joined_names), address(name_ends), address(out), used, address(bounds[first + 1 :])
-        used = library.json_members(address(source), len(text), len(rows), columns, *places)
+        if matrix.dtype == np.float32:
+            used = library.json_float_members(address(rows), len(rows), columns, *places)
+        else:
+            text = orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
+            source = np.frombuffer(text, np.uint8)
+            used = library.json_members(address(source), len(text), len(rows), columns, *places)
     return ByteColumn(out[: bounds[-1]], bounds[:-1], bounds[1:])
 
 

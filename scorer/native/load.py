@@ -77,6 +77,8 @@ def declare_functions(library: ctypes.PyDLL) -> ctypes.PyDLL:
     library.json_members.restype = ctypes.c_int64
     numbers = [ctypes.c_int64] * 3
     library.json_members.argtypes = [POINTER, *numbers, POINTER, POINTER, POINTER, ctypes.c_int64, POINTER]
+    library.json_float_members.restype = ctypes.c_int64
+    library.json_float_members.argtypes = [POINTER, *numbers[1:], POINTER, POINTER, POINTER, ctypes.c_int64, POINTER]
     library.avro_integers.restype = None
     library.avro_integers.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64, POINTER, POINTER]
     return library

@@ -11,6 +11,7 @@ from scorer.settings.input import SchemaRegistrySettings
 MAGIC = b"\0"
 ID_BYTES = 5  # size of Confluent's header: MAGIC, then the schema's id, big-endian
 SERVER_ERROR = 500
+DENIED = (401, 403)
 BUSY = (408, 429)  # request timeout, too many requests: the schema itself is not rejected
 
 
@@ -20,6 +21,10 @@ class SchemaRejected(Exception):
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class RegistrationDenied(SchemaRejected):
+    """The schema registry does not allow this client to register schemas. The schema itself may be valid."""
 
 
 def register_header(settings: SchemaRegistrySettings, topic: str, format_: str, text: str, records: str) -> bytes:
@@ -33,7 +38,7 @@ def register_header(settings: SchemaRegistrySettings, topic: str, format_: str, 
         records: A name for the records of the topic in error messages, such as "the scores".
 
     Raises:
-        SchemaRejected: The registry rejects the schema.
+        SchemaRejected: The registry rejects the schema; RegistrationDenied if it rejects the credentials.
         DependencyUnavailable: The registry does not answer.
     """
     return MAGIC + _register(settings.model_dump_json(), topic, format_, text, records).to_bytes(ID_BYTES - 1, "big")
@@ -56,7 +61,12 @@ def _register(registry: str, topic: str, format_: str, text: str, records: str) 
     except SchemaRegistryError as error:
         if error.http_status_code >= SERVER_ERROR or error.http_status_code in BUSY:
             raise schema_registry_unavailable(settings.url, error) from error
-        hint = f"check schema_registry.extra and the compatibility of {topic}-value"
+        if error.http_status_code in DENIED:
+            hint = f"check the credentials in schema_registry.extra, and their right to register {topic}-value"
+            raise RegistrationDenied(
+                f"schema registry {settings.url} denies the registration of the schema of {records}: {error}", hint
+            ) from error
+        hint = f"check the compatibility of {topic}-value"
         raise SchemaRejected(f"schema registry {settings.url} rejects the schema of {records}: {error}", hint) from error
     except (TransportError, TypeError, ValueError) as error:
         raise schema_registry_unavailable(settings.url, error) from error

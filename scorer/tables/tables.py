@@ -165,7 +165,10 @@ class Tables:
         if topic is None:
             return dict.fromkeys(self._assigned_at, f"table {table.name}: topic {table.settings.topic} is not available")
         if not table.reads_all:
-            faults = {partition: _fault(table, [partition[1]], since, now) for partition, since in assigned}
+            faults = {
+                partition: _missing_partition(table, topic, partition) or _fault(table, [partition[1]], since, now)
+                for partition, since in assigned
+            }
             return {partition: reason for partition, reason in faults.items() if reason}
         latest = max(self._assigned_at.values(), default=float("-inf"))
         if not _fault(table, range(topic.partitions), latest, now):  # the usual case, without a check for each partition
@@ -281,6 +284,18 @@ def _is_restored(table: ReadTable, topic: Topic, since: float) -> bool:
     """
     progresses = [table.progress.get(number) for number in range(topic.partitions)]
     return all(progress is not None and progress.is_restored(since) for progress in progresses)
+
+
+def _missing_partition(table: ReadTable, topic: Topic, partition: Partition) -> str:
+    """Return why the rows of an input partition can never arrive: the table has fewer partitions; "" if it has enough."""
+    name, number = partition
+    if number < topic.partitions:
+        return ""
+    count = f"has {topic.partitions} partition{'s' if topic.partitions > 1 else ''}, so {name}[{number}] has no rows"
+    return (
+        f"table {table.name}: topic {table.settings.topic} {count}: give both topics the same number of partitions, "
+        f"or set tables.{table.name}.scope to all"
+    )
 
 
 def _fault(table: ReadTable, numbers: Iterable[int], since: float, now: float) -> str:

@@ -12,6 +12,7 @@ missing or was answered twice, 2 where there is only one core.
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
@@ -30,6 +30,7 @@ from tests.benchmarks.bench.contents import FORMATS, contents
 from tests.benchmarks.bench.counting import Figures, spread
 from tests.benchmarks.bench.machine import Cores, description
 from tests.benchmarks.bench.stage import Stage
+from tests.benchmarks.bench.streams import peer
 from tests.benchmarks.bench.workload import HELD_OUT, Workload, headers
 
 DELIVERIES = ("exactly-once", "at-least-once")
@@ -40,6 +41,7 @@ GROUPS = (
     "features",
     "tables",
     "tables_paced",
+    "tables_streams",
     "formats",
     "headers",
     "held_out",
@@ -53,6 +55,8 @@ GROUPS = (
     "compare",
     "lineage",
 )
+ON_REQUEST = ("tables_streams",)
+"""Groups that are measured only if `--only` names them: they need more than the product's environment."""
 CANARY = "5%"
 QUESTIONS = 9  # to `scorer lineage`
 WIDTH = 160  # of tables that go into a file
@@ -80,10 +84,11 @@ class Sizes:
     features: str = "4,30,300,3000"
     table_rows: int = 1_000_000
     joined_rates: tuple[float, ...] = (1_000.0, 5_000.0, 10_000.0)
+    joined_turns: int = 9
 
 
 QUICK = Sizes(
-    4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 1, 100, 2_000, 4_000, (200.0,), 100, 2, "1,64", "4,30", 2_000, (200.0,)
+    4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 1, 100, 2_000, 4_000, (200.0,), 100, 2, "1,64", "4,30", 2_000, (200.0,), 1
 )
 
 
@@ -128,7 +133,11 @@ class Bench:
         return [self._repeated(lambda d=d: whole.drain(self._stage, d, self._source, events)) for d in self._deliveries]  # type: ignore[misc]
 
     def _features(self) -> Any:
-        """The drain without a feature log and with it, in turn: the CPU time that the log of each event, or of 1 %, adds."""
+        """Measure the drain without a feature log, with one of each event, and with one of 1 % of the keys, in turn.
+
+        `added_cpu_us` is how much the CPU time per event is above that of the run without a log in the same round. Every second
+        round has the reverse order.
+        """
         variants: dict[str, dict[str, Any] | None] = {
             "none": None,
             "json": {"format": "json"},
@@ -136,13 +145,15 @@ class Bench:
             "1 % json": {"format": "json", "sample": 0.01},
         }
         runs: dict[str, list[Figures]] = {name: [] for name in variants}
-        for _ in range(self._sizes.repetitions):
-            for name, features in variants.items():
-                drained = whole.drain(self._stage, DELIVERIES[0], self._source, self._sizes.events, features=features)
+        for turn in range(self._sizes.in_turn):
+            for name in list(variants)[:: 1 if turn % 2 == 0 else -1]:
+                drained = whole.drain(self._stage, DELIVERIES[0], self._source, self._sizes.events, features=variants[name])
                 runs[name].append(drained)
-        medians = {name: float(np.median([run["cpu_us_per_event"] for run in own])) for name, own in runs.items()}
-        added = {name: round(median - medians["none"], 2) for name, median in medians.items()}
-        return [{"feature_log": name, "added_cpu_us": added[name], **spread(own)} for name, own in runs.items()]
+        unlogged = runs["none"]
+        return [
+            {"feature_log": name, "added_cpu_us": counting.above(own, unlogged, "cpu_us_per_event"), **spread(own)}
+            for name, own in runs.items()
+        ]
 
     def _tables(self) -> Any:
         """Measure the drain of 30 numbers, and of 25 numbers with five from a table, in turn.
@@ -171,21 +182,64 @@ class Bench:
         return measured
 
     def _tables_paced(self) -> Any:
-        """Measure latency without a table, and with five numbers joined by the key of the record, in turn."""
+        """Measure latency without a table, and with five numbers joined by the key of the record, in turn.
+
+        The two change their order from round to round. `p99_above_ms` is how much the p99 of a run with the table is above that
+        of the run without it in the same round.
+        """
         rates = list(self._sizes.joined_rates)
         names = list(joined.VARIANTS)[:2]
         runs: dict[tuple[str, float], list[Figures]] = {(name, rate): [] for rate in [*rates, 0.0] for name in names}
         with Stage(self._stage.cores, Workload(), joined.package) as stage:
             self._fill_tables(stage, 0)
             events = joined.JoinedEvents(self._sizes.table_rows)
-            for _ in range(self._sizes.repetitions):
-                for name in names:
+            for turn in range(self._sizes.joined_turns):
+                self._tell(f"round {turn + 1} of {self._sizes.joined_turns}")
+                for name in names if turn % 2 == 0 else names[::-1]:
                     settings = joined.VARIANTS[name]
                     tables = self._table(stage, settings)
                     own = None if settings is None else events
                     for row in whole.paced(stage, DELIVERIES[0], rates, self._sizes.seconds, own, tables):
                         runs[name, row["rate"]].append(row)
-        return [{"table": name, **spread(own)} for (name, _), own in runs.items()]
+        measured: list[Figures] = []
+        for (name, rate), own_runs in runs.items():
+            above = {}
+            if rate and name != names[0]:
+                above = {"p99_above_ms": counting.above(own_runs, runs[names[0], rate], "p99_ms")}
+            measured.append({"table": name, **above, **spread(own_runs)})
+        return measured
+
+    def _tables_streams(self) -> Any:
+        """Measure the drain without a table, with five numbers from a table, and that of Kafka Streams, in turn.
+
+        The table is joined by the key of the record: by the scorer with both scopes, by Kafka Streams as a GlobalKTable. All
+        are exactly once. `times_streams_events_per_s` is the throughput as a multiple of that of Kafka Streams,
+        `streams_cpu_times` the CPU time of Kafka Streams per event as a multiple of the scorer's.
+        """
+        rows = self._sizes.table_rows
+        count = self._sizes.events
+        names = [name for name in joined.VARIANTS if not name.endswith("path")]
+        runs: dict[str, list[Figures]] = {name: [] for name in names}
+        streams: list[Figures] = []
+        with Stage(self._stage.cores, Workload(), joined.package) as stage:
+            java = peer.compile_peer(stage.folder / "streams")
+            self._fill_tables(stage, count)
+            expected = peer.expected_scores(stage, rows)
+            for _ in range(self._sizes.repetitions):
+                for name in names:
+                    settings = joined.VARIANTS[name]
+                    topic = "bench.unjoined" if settings is None else "bench.joined"
+                    tables = self._table(stage, settings)
+                    runs[name].append(whole.drain(stage, DELIVERIES[0], topic, count, tables=tables, table_rows=rows))
+                streams.append(peer.drain(stage, java, "bench.joined", count, expected))
+        measured: list[Figures] = []
+        for name, own in runs.items():
+            compared = {
+                "times_streams_events_per_s": counting.beside(own, streams, "events_per_s"),
+                "streams_cpu_times": counting.beside(streams, own, "cpu_us_per_event"),
+            }
+            measured.append({"system": "scorer", "table": name, **compared, **spread(own)})
+        return [*measured, {"system": "Kafka Streams", "table": "GlobalKTable", **spread(streams)}]
 
     def _fill_tables(self, stage: Stage, events: int) -> float:
         """Write the table, and topics of events without and with it; return the mean size of a row and its key in bytes."""
@@ -340,7 +394,10 @@ def main() -> int:
     except ValueError as error:
         talk.print(f"error: {error}")
         return 2
-    groups = [group for group in GROUPS if not options.only or group in options.only]
+    groups = [group for group in GROUPS if (group in options.only if options.only else group not in ON_REQUEST)]
+    if "tables_streams" in groups and shutil.which("javac") is None:
+        talk.print(f"error: {peer.JDK_MISSING}")
+        return 2
     with Stage(cores, Workload()) as stage:
         found = Bench(stage, QUICK if options.quick else Sizes(), groups, options.delivery or list(DELIVERIES), talk).run()
     text = json.dumps(found, indent=1)

@@ -42,7 +42,7 @@ def spread(runs: list[Figures]) -> Figures:
     rows: Figures = {}
     for name in runs[0]:
         values = [run[name] for run in runs]
-        if name in ("missing", "duplicates"):
+        if name in ("missing", "duplicates", "wrong"):
             rows[name] = sum(values)
         elif all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
             rows[name] = {"median": float(np.median(values)), "lowest": min(values), "highest": max(values)}
@@ -55,6 +55,12 @@ def beside(runs: list[Figures], others: list[Figures], name: str) -> Figures:
     """How many times a figure of one measurement is that of the other one, run by run in turn: median, lowest and highest."""
     times = [round(run[name] / other[name], 3) for run, other in zip(runs, others, strict=True)]
     return {"median": float(np.median(times)), "lowest": min(times), "highest": max(times)}
+
+
+def above(runs: list[Figures], others: list[Figures], name: str) -> Figures:
+    """How much a figure of one measurement is above that of the other one, run by run in turn: median, lowest and highest."""
+    differences = [round(run[name] - other[name], 2) for run, other in zip(runs, others, strict=True)]
+    return {"median": float(np.median(differences)), "lowest": min(differences), "highest": max(differences)}
 
 
 def swap(ids: NDArray[Any], delays_ms: NDArray[Any], due_ms: NDArray[Any], asked_ms: float, flipped_ms: float) -> Figures:

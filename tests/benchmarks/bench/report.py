@@ -11,6 +11,7 @@ COUNTED = (
     "features",
     "tables",
     "tables_paced",
+    "tables_streams",
     "formats",
     "headers",
     "held_out",
@@ -35,9 +36,9 @@ def tables(found: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def faults(found: Mapping[str, Any]) -> int:
-    """Events missing or answered twice, over all measurements."""
+    """Events missing, answered twice or answered wrongly, over all measurements."""
     rows = [row for group in COUNTED for row in found.get(group, [])]
-    return sum(row["missing"] + row["duplicates"] for row in rows)
+    return sum(row["missing"] + row["duplicates"] + row.get("wrong", 0) for row in rows)
 
 
 def _components(parts: Mapping[str, Any]) -> Table:

@@ -76,5 +76,12 @@ def declared_functions() -> dict[str, Types]:
 
 def test_each_exported_function_is_declared_with_the_types_of_its_definition() -> None:
     exported = exported_functions()
-    assert {"json_members", "avro_integers", "scanner_new", "kafka_newest", "records_write"} <= exported.keys()
+    assert {
+        "json_members",
+        "json_float_members",
+        "avro_integers",
+        "scanner_new",
+        "kafka_newest",
+        "records_write",
+    } <= exported.keys()
     assert declared_functions() == exported

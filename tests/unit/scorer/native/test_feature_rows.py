@@ -4,8 +4,11 @@ import json
 import tracemalloc
 
 import numpy as np
+import orjson
 import pytest
+from numpy.typing import NDArray
 
+from scorer.features.float_text import as_floats
 from scorer.native.feature_rows import LONGEST_VARINT, NUMBERS, avro_integers, json_members
 from scorer.native.load import native_library
 from scorer.scores.avro_values import long
@@ -42,3 +45,40 @@ def test_the_longest_numbers_fit_into_the_buffer() -> None:
     first, second = (b"{%b}" % (text or b"") for text in column)
     assert json.loads(first) == {"a": matrix[0, 0], "b": matrix[0, 1]}
     assert second == b'{"a":null,"b":-0.0}'
+
+
+def _float32_of_all_magnitudes() -> NDArray[np.float32]:
+    """Return float32 numbers of all kinds, (n,): random bits, usual numbers, and the neighbours of powers of two and of ten."""
+    random = np.random.default_rng(5)
+    bits = random.integers(0, 1 << 32, 100_000, np.uint32).view(np.float32)
+    usual = random.normal(size=20_000).astype(np.float32)
+    twos = (np.arange(255, dtype=np.uint32) << 23)[:, None] + np.arange(-20, 21).astype(np.uint32)
+    with np.errstate(over="ignore"):
+        tens = np.array([f"1e{power}" for power in range(-46, 39)], np.float64).astype(np.float32)
+    limits = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e8, 16777216.0, 7.038531e-26, -1.1754944e-38], np.float32)
+    return np.concatenate([bits, usual, usual.round(3), twos.ravel().view(np.float32), tens, -tens, limits])
+
+
+@pytest.mark.debian("cc")
+def test_float32_numbers_have_the_text_that_orjson_writes() -> None:
+    assert native_library().library is not None
+    numbers = _float32_of_all_magnitudes()
+    column = json_members(numbers.reshape(-1, 1), [b","])
+    assert column.text.tobytes() == b"," + orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+
+
+def test_every_finite_float32_reads_back_to_the_same_bits() -> None:
+    numbers = _float32_of_all_magnitudes()
+    numbers = numbers[np.isfinite(numbers)]
+    column = json_members(numbers.reshape(-1, 1), [b","])
+    read, ties = as_floats([float(text) for text in column.text.tobytes()[1:].split(b",")], np.dtype(np.float32))
+    halfway = np.isin(np.arange(len(numbers)), ties)
+    assert np.array_equal(read[~halfway].view(np.uint32), numbers[~halfway].view(np.uint32))
+
+
+@pytest.mark.parametrize("columns", [1, 3, 7])
+def test_float32_rows_of_several_chunks_have_their_names_and_numbers(columns: int) -> None:
+    matrix = np.arange(700 * columns, dtype=np.float32).reshape(700, columns)[:, ::-1]
+    names = [b'%b"column %d":' % (b"," if column else b"", column) for column in range(columns)]
+    rows = [list(json.loads(b"{%b}" % (text or b"")).values()) for text in json_members(matrix, names)]
+    assert rows == matrix.tolist()

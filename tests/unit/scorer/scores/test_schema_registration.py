@@ -7,9 +7,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from publisher.runtime.dependency_wait import DependencyUnavailable
-from scorer.scores.schema_registration import SchemaRejected, register_header
+from scorer.backends.base import ModelRefused
+from scorer.features.version_encoder import create_feature_encoder
+from scorer.scores.schema_registration import RegistrationDenied, SchemaRejected, register_header
 from scorer.settings.input import SchemaRegistrySettings
+from tests.unit.scorer.minimal import minimal
 
 
 @contextmanager
@@ -43,11 +47,34 @@ def registry(status: int) -> Iterator[SchemaRegistrySettings]:
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(408, DependencyUnavailable), (429, DependencyUnavailable), (503, DependencyUnavailable), (409, SchemaRejected)],
+    [
+        (408, DependencyUnavailable),
+        (429, DependencyUnavailable),
+        (503, DependencyUnavailable),
+        (409, SchemaRejected),
+        (401, RegistrationDenied),
+        (403, RegistrationDenied),
+    ],
 )
 def test_only_a_registry_that_rejects_the_schema_itself_refuses_it(status: int, error: type[Exception]) -> None:
-    with registry(status) as settings, pytest.raises(error):
+    with registry(status) as settings, pytest.raises(error) as raised:
         register_header(settings, f"log{status}", "avro", '"string"', "the feature log")
+    assert raised.type is error
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, DependencyUnavailable), (403, DependencyUnavailable), (409, ModelRefused)])
+def test_a_version_is_refused_for_its_schema_but_waits_for_the_credentials_of_the_feature_log(
+    status: int, error: type[Exception]
+) -> None:
+    fields = (InputField("a", "float32"),)
+    signature = Signature((TensorInput("x", "float32", fields),), (Output(None, "y"),))
+    with registry(status) as registry_settings:
+        settings = minimal(
+            features={"topic": f"denied{status}", "format": "avro"},
+            schema_registry={"url": registry_settings.url, "extra": {"max.retries": 0}},
+        )
+        with pytest.raises(error, match="the schema of the feature log"):
+            create_feature_encoder(settings, signature)
 
 
 def test_the_header_has_the_id_of_the_schema() -> None:

@@ -125,11 +125,18 @@ def test_a_worker_holds_all_rows_of_a_table_of_scope_all() -> None:
     assert worker.ages(b"key-0", b"key-1", partition=7) == [0, 1]
 
 
-def test_a_table_without_the_partition_of_an_event_makes_the_partition_wait() -> None:
+def test_a_partition_that_the_table_lacks_waits_with_the_numbers_and_the_remedy_until_it_is_added() -> None:
     worker = Worker()
-    worker.tables.follow([("in", 2)], [("in", 2)])
+    worker.tables.follow([("in", 2), IN_1], [("in", 2), IN_1])
     worker.read()
-    assert "is being restored from f[2]" in worker.tables.waiting()["in", 2]
+    assert worker.waiting() == [("in", 2)]
+    assert worker.tables.waiting()["in", 2] == (
+        "table t: topic f has 2 partitions, so in[2] has no rows: give both topics the same number of partitions, "
+        "or set tables.t.scope to all"
+    )
+    worker.source.topics["f"] = Topic("id", 3)
+    worker.read(40, seconds=TOPIC_SECONDS + 1)
+    assert worker.waiting() == []
 
 
 def test_a_partition_that_was_revoked_and_assigned_again_keeps_its_rows_and_waits_again() -> None:

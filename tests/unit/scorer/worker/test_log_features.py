@@ -14,7 +14,7 @@ from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import Decoded
 from scorer.features.logged_inputs import LoggedTensor
 from scorer.features.read import FeatureRecord, decode_json
-from scorer.features.record_builder import FeatureRecordBuilder, ScoredEvents
+from scorer.features.record_builder import MOST_FAILURES, FeatureRecordBuilder, ScoredEvents
 from scorer.features.record_encoder import AnsweringVersions, EventColumns, JsonFeatureEncoder
 from scorer.models.servable import Servable
 from scorer.native.byte_columns import ByteColumn
@@ -129,6 +129,54 @@ def test_a_feature_record_that_is_too_large_is_left_out_and_counted(room: int) -
     result = scoring.score(batch(values_of(3)), cast(Servable, LoggedVersion("champion", {})))
     assert result.outcomes["scored"] == 3
     assert (len(logged_records(result)), result.dropped_features["oversize"]) == ((3, 0) if room else (0, 3))
+
+
+def texts_scored(texts: list[str]) -> tuple[ScoredEvents, JsonFeatureEncoder]:
+    """Return scored events whose only input is a text, and the encoder of their records."""
+    count = len(texts)
+    events = batch([b"1"] * count)
+    tensor = np.array(texts, object).reshape(count, 1)
+    answers = AnsweringVersions.single(cast(Any, LoggedVersion("champion", {})), count)
+    ids = column_of([b"%d" % number for number in range(count)])
+    encoder = JsonFeatureEncoder([LoggedTensor("t", "string", (InputField("t", "string"),))])
+    return ScoredEvents(events, np.arange(count), ids, {"t": tensor}, answers, 5), encoder
+
+
+@pytest.mark.parametrize("unencodable", [{0}, {6}, {2, 3, 9}, set(range(10))])
+def test_an_event_that_cannot_be_encoded_leaves_out_only_its_own_record(unencodable: set[int]) -> None:
+    scored_events, encoder = texts_scored(["\ud800" if row in unencodable else f"text {row}" for row in range(10)])
+    built = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, encoder)
+    others = [row for row in range(10) if row not in unencodable]
+    assert built.rows.tolist() == others
+    assert [decode_json(record[1]).inputs for record in built.records] == [{"t": f"text {row}"} for row in others]
+    assert built.dropped == {"encoding-failed": len(unencodable)}
+
+
+def test_a_large_batch_of_unencodable_events_is_left_out_with_few_attempts() -> None:
+    count = 4_096
+    scored_events, encoder = texts_scored(["\ud800"] * count)
+    attempts = CountedAttempts(encoder.logged)
+    built = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, attempts)
+    assert (len(built.records), built.dropped) == (0, {"encoding-failed": count})
+    assert attempts.count < 2 * MOST_FAILURES
+
+
+def test_repeated_failures_of_encoding_are_logged_with_equal_texts(caplog: pytest.LogCaptureFixture) -> None:
+    for texts in (["\ud800"], ["a", "\ud800", "\ud800"]):
+        scored_events, encoder = texts_scored(texts)
+        FeatureRecordBuilder("log", 1, 1_000).build(scored_events, encoder)
+    assert len(caplog.records) == 3
+    assert len({record.getMessage() for record in caplog.records}) == 1  # the log suppresses equal texts
+
+
+class CountedAttempts(JsonFeatureEncoder):
+    """An encoder that counts its calls."""
+
+    count = 0
+
+    def pieces(self, *arguments: Any) -> list[RecordPiece]:
+        self.count += 1
+        return super().pieces(*arguments)
 
 
 class LazyEncoder(JsonFeatureEncoder):

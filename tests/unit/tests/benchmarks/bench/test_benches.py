@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scorer.decoding import decoder_factory
 from tests.benchmarks.bench import lengths
 from tests.benchmarks.bench.contents import FORMATS, contents
-from tests.benchmarks.bench.counting import count, delays, firsts, latency, spread, swap
+from tests.benchmarks.bench.counting import above, count, delays, firsts, latency, spread, swap
 from tests.benchmarks.bench.machine import Cores
 from tests.benchmarks.bench.regression import BASELINE, measure, verdicts
 from tests.benchmarks.bench.workload import POOL, Workload
@@ -89,6 +89,12 @@ def test_repeated_runs_give_a_spread_and_the_sum_of_their_faults() -> None:
         "missing": 3,
         "duplicates": 0,
     }
+
+
+def test_two_measurements_in_turn_are_compared_run_by_run() -> None:
+    runs: list[dict[str, float]] = [{"p99_ms": 40.0}, {"p99_ms": 95.5}, {"p99_ms": 60.0}]
+    others: list[dict[str, float]] = [{"p99_ms": 41.0}, {"p99_ms": 90.0}, {"p99_ms": 59.0}]
+    assert above(runs, others, "p99_ms") == {"median": 1.0, "lowest": -1.0, "highest": 5.5}
 
 
 def test_the_swap_second_is_the_one_around_the_flip() -> None:

@@ -1,0 +1,1 @@
+"""Kafka Streams with a GlobalKTable and ONNX Runtime, measured beside the scorer."""
