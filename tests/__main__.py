@@ -1,9 +1,9 @@
 """`python3 -m tests`: the whole check, on a fresh clone with nothing but Python 3.11 or newer.
 
-Creates the virtual environment, then runs format, lint, types, layers, Dockerfile and all tests, and ends with a table and a
-line of counts. A test that misses a Debian program is listed as NOT RUN with the line that installs it; with CI=true that is a
-failure. A few failed tests are repeated without others beside them; one that passes then is listed as FLAKY. Standard library
-only.
+Creates the virtual environment, then runs format, lint, layers, Dockerfile and all tests, with types and the tests that need
+torch beside them, and ends with a table and a line of counts. A test that misses a Debian program is listed as NOT RUN with
+the line that installs it; with CI=true that is a failure. A few failed tests are repeated one after the other; one that
+passes then is listed as FLAKY. Standard library only.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from tests.support.debian import FAILED_FILE, NOT_RUN_FILE, PACKAGES, install_line
 from tests.support.environment import ROOT, Unusable, prepare, variables, with_gpu, with_torch
@@ -30,9 +31,11 @@ STEPS = {
     "dockerfile": ("hadolint", "Dockerfile"),
     # Five processes on two cores: end-to-end tests wait more than they compute. Groups of tests: tests/support/grouping.py.
     "pytest": ("pytest", "--numprocesses=5", "--dist=loadscope", "--no-loadscope-reorder"),
-    "network": ("pytest", "tests/network"),
+    "network": ("pytest", "tests/network", "--override-ini=cache_dir=.pytest_cache/network"),
 }
 """Name to command; the programs are those of the virtual environment."""
+BESIDE = ("types", "network")
+"""Steps that run one after the other beside all others. They compute while the tests of the step `pytest` wait."""
 TORCH = ("network", "distributed")
 """Steps and commands that need torch, in a separate environment of 5 GB."""
 RUNS = {
@@ -103,18 +106,30 @@ def main(arguments: Sequence[str]) -> int:
     except Unusable as error:
         print(error, file=sys.stderr)
         return 2
-    steps = [name for name in STEPS if not options.only or name in options.only]
-    with ThreadPoolExecutor(2) as beside:  # torch takes minutes to install: while the other steps run
-        made = beside.submit(with_torch, folder) if set(steps) & set(TORCH) else None
-        compiled = beside.submit(compile_tests, folder) if {"types", "pytest"} <= set(steps) else None
-        outcomes = []
-        for name in steps:
-            if compiled and name == "pytest":
-                compiled.result()
-            outcomes.append(attempt(name, folder, rest, made))
+    outcomes = run_steps([name for name in STEPS if not options.only or name in options.only], folder, rest)
     failed = sum(outcome.failed for outcome in outcomes)
     print("\n".join(report(outcomes)), flush=True)
     return 1 if failed else 0
+
+
+def run_steps(steps: Sequence[str], folder: Path, pytest_arguments: Sequence[str]) -> list[Outcome]:
+    """Run steps in the environment `folder` and return their outcomes, in the order of `steps`.
+
+    With the step `pytest`, the steps in BESIDE run at the same time.
+    """
+    background = [name for name in steps if name in BESIDE and "pytest" in steps]
+    outcomes: dict[str, Outcome] = {}
+    with ThreadPoolExecutor(3) as beside:  # torch takes minutes to install: while the other steps run
+        made = beside.submit(with_torch, folder) if set(steps) & set(TORCH) else None
+        compiled = beside.submit(compile_tests, folder) if "pytest" in steps and len(steps) > 1 else None
+        ending = beside.submit(lambda: [attempt_beside(name, folder, made) for name in background])
+        for name in steps:
+            if compiled and name == "pytest":
+                compiled.result()
+            if name not in background:
+                outcomes[name] = attempt(name, folder, pytest_arguments, made)
+        outcomes |= {outcome.step: outcome for outcome in ending.result()}
+    return [outcomes[name] for name in steps]
 
 
 def run_apart(name: str, arguments: Sequence[str]) -> int:
@@ -132,59 +147,94 @@ def compile_tests(folder: Path) -> None:
     """Write the bytecode of all tests and of the modules that they import, by a run of pytest that only collects.
 
     Without this run, each process of the step `pytest` compiles the tests of a fresh clone and rewrites their assertions: 19 s
-    of CPU time for each process instead of 8 s. It takes the core that the step `types` leaves idle.
+    of CPU time for each process instead of 8 s. It runs beside the steps before the step `pytest`.
     """
     command = [str(folder / "bin" / "python3"), "-m", "pytest", "--collect-only", "--quiet"]
     subprocess.run(command, cwd=ROOT, env=variables(folder), capture_output=True, check=False)
 
 
-def attempt(step: str, folder: Path, pytest_arguments: Sequence[str], made: "Future[Path] | None" = None) -> Outcome:
-    """Run one step in its environment, with torch in `made`; without an environment the step has failed."""
+def attempt_beside(step: str, folder: Path, made: "Future[Path] | None" = None) -> Outcome:
+    """Run one step and print its output when it has ended; see `attempt`."""
+    with tempfile.TemporaryFile("w+") as output:
+        outcome = attempt(step, folder, (), made, output)
+        output.seek(0)
+        print(output.read(), end="", flush=True)
+    return outcome
+
+
+def attempt(
+    step: str,
+    folder: Path,
+    pytest_arguments: Sequence[str],
+    made: "Future[Path] | None" = None,
+    output: IO[str] | None = None,
+) -> Outcome:
+    """Run one step in its environment, with torch in `made`; without an environment the step has failed.
+
+    With the file `output`, the step writes its output there.
+    """
     begin = time.monotonic()
     try:
-        outcome = run(step, (made.result() if made else with_torch(folder)) if step in TORCH else folder, pytest_arguments)
+        environment = (made.result() if made else with_torch(folder)) if step in TORCH else folder
+        outcome = run(step, environment, pytest_arguments, output)
     except Unusable as error:
         print(error, file=sys.stderr)
         outcome = Outcome(step, 0.0, failed=1)
     return replace(outcome, step=step, seconds=time.monotonic() - begin)
 
 
-def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
-    """Run one step and stream its output."""
+def run(step: str, folder: Path, pytest_arguments: Sequence[str], output: IO[str] | None = None) -> Outcome:
+    """Run one step and stream its output to this process's output, or to the file `output`; see `attempt`."""
     program, *arguments = STEPS[step]
     arguments += pytest_arguments if step == "pytest" else []
-    print(f"\n== {step}: {shlex.join([program, *arguments])}", flush=True)
+    print(f"\n== {step}: {shlex.join([program, *arguments])}", file=output, flush=True)
     if program == "pytest":
-        return run_pytest([str(folder / "bin" / "python3"), "-m", program], arguments, variables(folder))
-    code = subprocess.run([str(folder / "bin" / program), *arguments], cwd=ROOT, env=variables(folder), check=False).returncode
+        return run_pytest([str(folder / "bin" / "python3"), "-m", program], arguments, variables(folder), output=output)
+    command = [str(folder / "bin" / program), *arguments]
+    code = subprocess.run(
+        command, cwd=ROOT, env=variables(folder), check=False, stdout=output, stderr=output and subprocess.STDOUT
+    ).returncode
     return Outcome(step, 0.0, passed=int(code == 0), failed=int(code != 0))
 
 
-def run_pytest(pytest: Sequence[str], arguments: Sequence[str], environment: dict[str, str], root: Path = ROOT) -> Outcome:
+def run_pytest(
+    pytest: Sequence[str],
+    arguments: Sequence[str],
+    environment: dict[str, str],
+    root: Path = ROOT,
+    output: IO[str] | None = None,
+) -> Outcome:
     """Run pytest and count its tests; in CI a test that did not run has failed.
 
     At most MOST_REPEATED failed tests are repeated in one process: the load of the other processes may be the reason. The
     output has both runs.
     """
-    outcome, failed = _run_pytest_once([*pytest, *arguments], environment, root)
+    outcome, failed = _run_pytest_once([*pytest, *arguments], environment, root, output)
     stops_early = any(option in ("-x", "--exitfirst") or option.startswith("--maxfail") for option in arguments)
     if stops_early or not 0 < outcome.failed == len(failed) <= MOST_REPEATED:
         return outcome
-    print(f"\n== {len(failed)} failed tests again, one after the other", flush=True)
-    repeated, failed_again = _run_pytest_once([*pytest, *failed], environment, root)
+    print(f"\n== {len(failed)} failed tests again, one after the other", file=output, flush=True)
+    repeated, failed_again = _run_pytest_once([*pytest, *failed], environment, root, output)
     flaky = tuple(test for test in failed if test not in failed_again)
     if repeated.passed != len(flaky):  # pytest itself failed
         return outcome
     return replace(outcome, passed=outcome.passed + len(flaky), failed=outcome.failed - len(flaky), flaky=flaky)
 
 
-def _run_pytest_once(command: Sequence[str], environment: dict[str, str], root: Path) -> tuple[Outcome, list[str]]:
+def _run_pytest_once(
+    command: Sequence[str], environment: dict[str, str], root: Path, output: IO[str] | None
+) -> tuple[Outcome, list[str]]:
     """Run pytest; return the outcome and the ids of the failed tests."""
     with tempfile.TemporaryDirectory() as folder:
         results, list_file, failed_file = Path(folder, "results.xml"), Path(folder, "not-run"), Path(folder, "failed")
         files = {NOT_RUN_FILE: str(list_file), FAILED_FILE: str(failed_file)}
         code = subprocess.run(
-            [*command, f"--junit-xml={results}"], cwd=root, env={**environment, **files}, check=False
+            [*command, f"--junit-xml={results}"],
+            cwd=root,
+            env={**environment, **files},
+            check=False,
+            stdout=output,
+            stderr=output and subprocess.STDOUT,
         ).returncode
         passed, failed, skipped = count(results.read_text()) if results.is_file() else (0, 0, ())
         lines = list_file.read_text().splitlines() if list_file.is_file() else []

@@ -41,10 +41,10 @@ def reader(tmp_path: Path, broker: Broker, unique: str, registries: list[DockerR
     configuration = newcomer.ours(pages.blocks(README)["configuration"])
     (tmp_path / "scorer.yaml").write_text(configuration.replace("oci:./registry/flight-delay", source))
     for version in ("1.0.0", "2.0.0"):
-        newcomer.shell(f"model-registry push scorer/demo/data/flight-delay-{version} {source}:{version}")
+        newcomer.forked(f"model-registry push scorer/demo/data/flight-delay-{version} {source}:{version}")
     for version in ("1.0.0", "2.0.0", "1.0.0"):
-        newcomer.shell(f"model-registry promote {source} --to {version}")
-    newcomer.shell("scorer check scorer.yaml --create")
+        newcomer.forked(f"model-registry promote {source} --to {version}")
+    newcomer.forked("scorer check scorer.yaml --create")
     yield newcomer
     newcomer.close()
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,39 @@ from typer.testing import CliRunner
 from model_registry.cli import app
 from model_registry.signing import predicates
 from tests.docs import pages, tutorial
+from tests.support import warm
 from tests.support.environment import ROOT
+from tests.support.processes import command
 
 SIGNING, ATTESTATIONS = "model_registry/docs/signing.md", "model_registry/docs/attestations.md"
 
 
-@pytest.mark.parametrize("library", ["scikit-learn", "lightgbm"])
-def test_the_tutorial_makes_a_version(library: str, tmp_path: Path) -> None:
-    *_, promoted = tutorial.follow(tmp_path, library)
-    assert "prod: nothing -> 1.0.0 (revision 1)" in promoted
-    examples = (tmp_path / "fraud-1.0.0" / "golden.jsonl").read_text().splitlines()
+@dataclass(frozen=True)
+class Finished:
+    """A folder in which the tutorial was followed, and the outputs of the tutorial's commands."""
+
+    folder: Path
+    printed: list[str]
+
+
+@pytest.fixture(scope="module")
+def with_scikit_learn(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("scikit-learn")
+    return Finished(folder, tutorial.follow(folder, "scikit-learn"))
+
+
+def assert_made_a_version(finished: Finished) -> None:
+    assert "prod: nothing -> 1.0.0 (revision 1)" in finished.printed[-1]
+    examples = (finished.folder / "fraud-1.0.0" / "golden.jsonl").read_text().splitlines()
     assert {json.loads(line)["score"] > 0.2 for line in examples} == {True, False}
+
+
+def test_the_tutorial_makes_a_version_with_scikit_learn(with_scikit_learn: Finished) -> None:
+    assert_made_a_version(with_scikit_learn)
+
+
+def test_the_tutorial_makes_a_version_with_lightgbm(tmp_path: Path) -> None:
+    assert_made_a_version(Finished(tmp_path, tutorial.follow(tmp_path, "lightgbm")))
 
 
 def test_the_lightgbm_recipe_installs_packaging() -> None:
@@ -30,8 +53,8 @@ def test_the_lightgbm_recipe_installs_packaging() -> None:
     assert {"onnxmltools", "packaging"} <= set(installed.split())
 
 
-def test_init_leaves_open_what_the_tutorial_shows(tmp_path: Path) -> None:
-    _, drafted, *_ = tutorial.follow(tmp_path, "scikit-learn")
+def test_init_leaves_open_what_the_tutorial_shows(with_scikit_learn: Finished) -> None:
+    _, drafted, *_ = with_scikit_learn.printed
     page = (ROOT / tutorial.PAGE).read_text()
     shown = [line.partition(" ...")[0] for line in page.splitlines() if line.startswith("open  ")]
     printed = [line for line in drafted.splitlines() if line.startswith("open")]
@@ -50,19 +73,19 @@ MISTAKES = [
 ]
 
 
-def test_mistakes_have_the_messages_of_the_tutorial(tmp_path: Path) -> None:
+def test_mistakes_have_the_messages_of_the_tutorial(with_scikit_learn: Finished, tmp_path: Path) -> None:
     """Each mistake, made in the finished package, is rejected by `push` with the message of the page's table."""
-    tutorial.follow(tmp_path, "scikit-learn")
+    shutil.copytree(with_scikit_learn.folder, tmp_path, dirs_exist_ok=True)
     table = (ROOT / tutorial.PAGE).read_text().partition("## Your mistake")[2]
     for file, right, wrong, message in MISTAKES:
         package = tmp_path / "fraud-1.0.0"
         text = (package / file).read_text()
         assert right in text
         (package / file).write_text(text.replace(right, wrong, 1))
-        pushed = CliRunner().invoke(app, ["push", str(package), f"oci:{tmp_path}/registry/fraud:1.0.0"])
+        pushed = warm.run([command("model-registry"), "push", str(package), f"oci:{tmp_path}/registry/fraud:1.0.0"])
         (package / file).write_text(text)
-        assert pushed.exit_code != 0
-        assert message in pushed.output
+        assert pushed.returncode != 0
+        assert message in pushed.stderr.decode()
         assert message in table
 
 

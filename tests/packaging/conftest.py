@@ -10,6 +10,9 @@ import pytest
 
 from tests.support.environment import ROOT
 
+OPTIONS = ("--no-index", "--no-deps", "--no-compile")
+"""Options of pip. Compilation of all modules takes 2 s; the commands of the tests import few of them."""
+
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -29,7 +32,7 @@ def install(folder: Path, *wheels: Path) -> Path:
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python3"
     for one in wheels:
-        command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", str(one)]
+        command = [sys.executable, "-m", "pip", "--python", str(python), "install", *OPTIONS, str(one)]
         subprocess.run(command, check=True, capture_output=True)
     (site_packages(python.parent) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return python.parent

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -115,6 +115,7 @@ class ForkServer:
         cwd: Path | None = None,
         *,
         own_group: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> ForkedCommand:
         """Start a command.
 
@@ -123,9 +124,10 @@ class ForkServer:
             files: Standard input, output and error.
             cwd: The working directory; None for the current one.
             own_group: Whether the command leads a new process group.
+            environment: The command's environment variables; None for those of this process.
         """
         assert self._process.poll() is None, f"the process that forks for commands has ended with {self._process.returncode}"
-        request = [list(arguments), str(cwd or Path.cwd()), dict(os.environ), own_group]
+        request = [list(arguments), str(cwd or Path.cwd()), dict(os.environ if environment is None else environment), own_group]
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [b"+"], [theirs.fileno(), *(file.fileno() for file in files)])
@@ -151,12 +153,14 @@ def is_usable(arguments: Sequence[str]) -> bool:
     return installed and TEST in os.environ and _environment() == server().environment
 
 
-def run(arguments: Sequence[str], cwd: Path | None = None, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def run(
+    arguments: Sequence[str], cwd: Path | None = None, stdin: bytes = b"", environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run an installed command to its end. Raises TimeoutExpired if the command runs for more than `STEP_SECONDS`."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
-        running = server().start(arguments, (given, out, err), cwd)
+        running = server().start(arguments, (given, out, err), cwd, environment=environment)
         try:
             code = running.wait(STEP_SECONDS)
         except subprocess.TimeoutExpired:

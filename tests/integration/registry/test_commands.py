@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.registry.server import DockerRegistry
+from tests.support import warm
 from tests.support.processes import command
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
 
@@ -18,10 +19,12 @@ pytestmark = pytest.mark.debian("docker-registry")
 COMMAND = (command("model-registry"), "--plain-http")
 
 
-def run(*arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done
+def run(*arguments: str, code: int = 0, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, forked; it must exit with this code. `environment` has further environment variables."""
+    done = warm.run([*COMMAND, *arguments], environment=os.environ | environment)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == code, err
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
 
 def test_content_is_mounted_from_a_neighbour(

@@ -26,7 +26,7 @@ from tests.conformance.store import put
 from tests.integration.registry.conftest import AT_ONCE, PLAIN, Start
 from tests.integration.registry.hostile import Reply
 from tests.integration.registry.server import DockerRegistry, running
-from tests.integration.registry.test_commands import COMMAND
+from tests.integration.registry.test_commands import COMMAND, run
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes, promote, push_versions
 from tests.unit.model_registry.keyring import NOW, ONE, trusted
 
@@ -149,12 +149,6 @@ def test_a_registry_whose_tags_never_move_is_named_with_the_remedy(start: Start,
         copy(stocked, remote)
     assert "if the registry keeps tags from moving, exempt 'prod' and '_h.*' from that rule" in caught.value.hint
     assert channel.resolve(remote, "prod").revision == 3
-
-
-def run(*arguments: str, code: int = 0, **environment: str) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, env=os.environ | environment)
-    assert done.returncode == code, done.stderr
-    return done
 
 
 def test_content_is_mounted_within_one_registry(registry: DockerRegistry, make_package: MakePackage) -> None:

@@ -1,7 +1,6 @@
 """No password in anything that a process prints, serves or writes to the bus: found by search, for every command."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import yaml
 
 from tests.integration.scorer.rig import Rig, command, events, until
 from tests.integration.security.conftest import NAME, Secured
-from tests.support import auditor
+from tests.support import auditor, warm
 from tests.support.canary import CANARY, URL, seen_in
 
 COMMANDS = (
@@ -30,7 +29,7 @@ EVERYTHING = {"debug": "all", "log_level": 7}
 
 
 def heard(rig: Rig, *arguments: str, program: str = "scorer") -> str:
-    done = subprocess.run([command(program), *arguments], cwd=rig.folder, capture_output=True, check=False, input=b"")
+    done = warm.run([command(program), *arguments], rig.folder)
     return (done.stdout + done.stderr).decode()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.__main__ import MOST_REPEATED, STEPS, TORCH, Outcome, attempt, count, main, report, run_pytest, split
+from tests.__main__ import MOST_REPEATED, STEPS, TORCH, Outcome, attempt, attempt_beside, count, main, report, run_pytest, split
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
 from tests.support.environment import ROOT, choose
 
@@ -78,7 +78,7 @@ def test_an_environment_with_the_gpu_runtime_is_left_alone(tmp_path: Path) -> No
 def test_the_tests_that_need_torch_are_those_of_their_own_step(pytestconfig: pytest.Config) -> None:
     """No other run collects them, and that step does not pass without."""
     assert "network" in TORCH
-    assert STEPS["network"] == ("pytest", "tests/network")
+    assert STEPS["network"][:2] == ("pytest", "tests/network")
     assert "tests/network" in pytestconfig.getini("norecursedirs")
     assert list((ROOT / "tests" / "network").glob("test_*.py"))
 
@@ -93,10 +93,20 @@ def test_a_step_whose_environment_cannot_be_made_has_failed(tmp_path: Path, capf
     assert "failed: " in capfd.readouterr().err
 
 
+def test_a_step_beside_others_prints_its_output_when_it_has_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "bin" / "mypy"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 2 errors\necho the reason >&2\nexit 1\n")
+    program.chmod(0o755)
+    outcome = attempt_beside("types", tmp_path)
+    assert (outcome.step, outcome.passed, outcome.failed) == ("types", 0, 1)
+    assert capfd.readouterr().out.splitlines() == ["", "== types: mypy", "2 errors", "the reason"]
+
+
 def run_check(folder: Path, tests: str) -> Outcome:
     (folder / "test_it.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    pytest_command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    pytest_command = [sys.executable, "-m", "pytest", "-p", "tests.support.missing_programs", "-p", "no:cacheprovider"]
     return run_pytest(pytest_command, ["test_it.py"], {**os.environ, "PYTHONPATH": str(ROOT)}, folder)
 
 
@@ -118,7 +128,7 @@ def test_a_missing_program_is_not_run_here_and_fails_in_ci(tmp_path: Path, ci: s
     (tmp_path / "test_needy.py").write_text(NEEDY)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     environment = {**os.environ, "PATH": str(tmp_path), "CI": ci, NOT_RUN_FILE: str(tmp_path / "list")}
-    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--strict-markers"]
+    options = ["-p", "tests.support.missing_programs", "-p", "no:cacheprovider", "--strict-markers"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     listed = (tmp_path / "list").read_text()

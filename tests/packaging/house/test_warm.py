@@ -73,6 +73,12 @@ def test_a_forked_command_has_the_state_of_a_new_process(script: Path) -> None:
     assert json.loads(script.with_name("out").read_text()) == json.loads(new.stdout)
 
 
+def test_a_forked_command_has_the_environment_variables_that_it_is_given(script: Path) -> None:
+    given = {"PATH": "/usr/bin", "ANY": "value"}
+    done = warm.run([str(script)], script.parent, environment=given)
+    assert json.loads(done.stdout)["environment"] == given
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_a_forked_command_and_nothing_is_left_of_it(script: Path, number: signal.Signals) -> None:
     with forked(script, "wait") as running:

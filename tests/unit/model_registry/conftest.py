@@ -19,12 +19,16 @@ from model_registry.channels.move_request import MoveRequest
 from model_registry.cli import app
 from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
+from tests.support import warm
+from tests.support.processes import command
 
 SIGNATURE = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "default": "nan"}]}],
  "output": {"tensor": "p", "index": 1}}"""
 GOLDEN = '{"event": {"a": 1.5}, "score": 0.25, "tolerance": 1e-4}\n'
 
 REPO = "oci:registry/flight-delay"
+RUN_MODELS = ("init", "push")
+"""The commands that run models, in child processes (`sandbox.run_apart`)."""
 NOW = datetime(2013, 9, 1, 6, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=-4)))
 MakePackage = Callable[..., Path]
 
@@ -99,7 +103,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePa
 
 
 def run(*arguments: str, code: int = 0, **environment: str) -> Result:
-    """Run a command of model-registry, which must exit with this code."""
+    """Run a command of model-registry, which must exit with this code.
+
+    Commands that run models are forked from a process without threads, which can fork for each model. This process has threads
+    and would start a new Python process for each model.
+    """
+    if arguments[0] not in RUN_MODELS or environment:
+        return run_here(*arguments, code=code, **environment)
+    done = warm.run([command("model-registry"), *arguments])
+    result = Result(CliRunner(), done.stdout, done.stderr, done.stdout + done.stderr, None, done.returncode, None)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def run_here(*arguments: str, code: int = 0, **environment: str) -> Result:
+    """Run a command of model-registry in this process; it must exit with this code."""
     result = CliRunner(env=environment).invoke(app, list(arguments))
     assert result.exit_code == code, result.output
     return result

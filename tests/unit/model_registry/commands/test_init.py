@@ -17,7 +17,7 @@ from model_registry.package import binary_fields, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature_schema import parse_signature
 from tests.support import detector, images, models
-from tests.unit.model_registry.conftest import answer, run
+from tests.unit.model_registry.conftest import answer, run, run_here
 from tests.unit.model_registry.onnx_tools.test_remove_zipmap import zipped
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -305,13 +305,13 @@ def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monk
     (without / "onnxruntime.py").write_text("raise ImportError('not installed')")
     monkeypatch.syspath_prepend(without)  # for a child process that imports everything itself
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # for one that is forked
-    drafted = answer("init", "late.onnx", "--example", "flights.jsonl")
+    drafted = json.loads(run_here("init", "late.onnx", "--example", "flights.jsonl", "--json").stdout)
     assert "golden.jsonl has events without scores: ONNX Runtime is not installed" in drafted["notes"]
     assert drafted["gaps"][-1] == "golden.jsonl: the score of 1 events"
     (folder / "late-1.0.0" / "README.md").write_text("# late\n")
     for model in ("model.onnx", "saved_model"):
         (folder / "late-1.0.0" / "model.onnx").rename(folder / "late-1.0.0" / model)
-        refused = run("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3)
+        refused = run_here("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3)
         assert "late-1.0.0/golden.jsonl has a score that is still to be filled in\nhint: write what the model" in refused.stderr
         assert refused.stdout == ""
         (folder / "late-1.0.0" / model).rename(folder / "late-1.0.0" / "model.onnx")
