@@ -12,6 +12,8 @@ COMMANDS = {
     "status": "scorer.commands.status:status",
     "tables": "scorer.commands.tables:app",
     "emit": "scorer.commands.emit:emit",
+    "read": "scorer.commands.read:read",
+    "score": "scorer.commands.score:score",
     "tail": "scorer.commands.tail:tail",
     "offsets": "scorer.commands.offsets:offsets",
     "replay": "scorer.commands.replay:replay",

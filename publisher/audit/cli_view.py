@@ -2,32 +2,22 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from publisher.audit.report import Progress, Report
 from publisher.errors import FINDING
 from publisher.runtime.command_line import err_console, print_data
+from publisher.runtime.progress_bars import progress_bars
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Yield a function to call with the progress. It shows progress bars on stderr if stderr is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(subject: str, done: int, total: int) -> None:
-            if subject not in tasks:
-                tasks[subject] = bars.add_task(f"reading {subject}")
-            bars.update(tasks[subject], completed=done, total=total)
-
-        yield show
+    """Yield a function to call with the progress. It shows progress bars; see `progress_bars`."""
+    with progress_bars() as show:
+        yield lambda subject, done, total: show(f"reading {subject}", done, total)
 
 
 def show(report: Report, as_json: bool) -> None:

@@ -13,6 +13,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "auditor": (
         "scorer audit",
         "scorer tail",
+        "scorer read",
         "scorer status",
         "scorer tables",
         "scorer judge",

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +22,7 @@ from model_registry.untrusted_input.terminal_text import printable_json
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
 from publisher.runtime.terminal import ConsoleLogHandler, PlainConsole
 from publisher.runtime.time_range import HELP as TIME_HELP
-from publisher.runtime.time_range import TimeRange, seconds
+from publisher.runtime.time_range import TimeRange, parse_time, seconds
 
 WIDE = 10_000  # columns, so that no line is folded
 err_console = PlainConsole(stderr=True, soft_wrap=True)
@@ -147,13 +146,10 @@ def _since(last: str, *, alone: bool) -> TimeRange:
 def _unix_ms(option: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if text.isascii() and text.isdigit():
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return parse_time(text)
     except ValueError:
         raise typer.BadParameter(f"{option} {text!r} is not a valid time: {TIME_HELP}") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
 class LazyCommands(Mapping[str, Any]):

@@ -1,7 +1,8 @@
 """Time ranges and durations of command-line options: ISO 8601 or Unix ms, either end open; and times of records as text."""
 
 import re
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 HELP = "ISO 8601 (UTC if it names no zone) or Unix ms"
@@ -31,6 +32,34 @@ def seconds(duration: str) -> int:
     if match is None:
         raise ValueError(f"{duration!r} is not a valid duration; write a number and a unit: 90s, 15m, 1h, 7d")
     return int(match[1]) * UNITS[match[2]]
+
+
+def parse_time(text: str) -> int:
+    """Parse a time in ISO 8601 (UTC if it names no zone) or in Unix ms, and return it in Unix ms. Raises ValueError."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def resolve_time(when: str | datetime | timedelta) -> int:
+    """Return a time in Unix ms that is given as a text, as a datetime, or as a duration before now.
+
+    A text is a duration such as 1h, or one of the texts that `parse_time` parses. A datetime without a zone is in UTC.
+
+    Raises:
+        ValueError: for any other text.
+    """
+    if isinstance(when, datetime):
+        return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1_000)
+    if isinstance(when, timedelta):
+        return round((time.time() - when.total_seconds()) * 1_000)
+    if DURATION.fullmatch(when):
+        return round((time.time() - seconds(when)) * 1_000)
+    try:
+        return parse_time(when)
+    except ValueError:
+        raise ValueError(f"{when!r} is not a valid time; write a duration before now (90s, 15m, 1h, 7d), or {HELP}") from None
 
 
 def iso_time(unix_ms: int) -> str | None:

@@ -5,24 +5,19 @@ The command joins no consumer group and writes nothing.
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from model_registry import package
-from model_registry.oci.digests import from_bytes
-from publisher.errors import FINDING, REFUSED, Fatal
+from publisher.errors import FINDING
 from publisher.runtime import time_range as times
 from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, parse_share, print_data, time_range
-from scorer.backends.base import ModelRefused
-from scorer.crash_isolation.trial_load import tried_loader
+from publisher.runtime.progress_bars import progress_bars
+from scorer.crash_isolation.open_version import find_package, open_version
 from scorer.evaluation import compare_versions
 from scorer.evaluation.assessment import FIGURES, Assessment
 from scorer.evaluation.comparison_report import ComparisonReport, Limits, build_report, differences
@@ -30,7 +25,6 @@ from scorer.evaluation.quality_report import FIGURE_TITLES, format_figure
 from scorer.evaluation.score_differences import Differences
 from scorer.features.required_log import require_log
 from scorer.models.loaded_model import LoadedModel
-from scorer.models.registry_access import pull_version
 from scorer.settings import Settings, load
 
 NEWEST = 100_000  # the default number of events to compare
@@ -72,10 +66,12 @@ def compare(
     window = time_range(start, end, last)
     newest = events or (NEWEST if window == times.ALWAYS else None)
     with contextlib.ExitStack() as opened:
-        champion_name, champion = opened.enter_context(_load_version(settings, settings.model.tag))
+        champion_name, champion = opened.enter_context(_load_version(settings, None))
         name, model = opened.enter_context(_load_version(settings, candidate))
-        progress = opened.enter_context(_progress())
-        compared = compare_versions.compare(settings, champion, model, window, newest, progress)
+        show = opened.enter_context(progress_bars())
+        compared = compare_versions.compare(
+            settings, champion, model, window, newest, lambda done, total: show("comparing", done, total)
+        )
     report = build_report(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
     print_data(as_json, report.to_dict(), lambda: as_tables(report))
     if (logged := compared.logged) is not None:
@@ -91,39 +87,17 @@ def compare(
 
 
 @contextlib.contextmanager
-def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str, LoadedModel]]:
-    """Load a version with the same checks as a scorer; yield the version's name and its loaded model.
+def _load_version(settings: Settings, name_or_folder: str | None) -> Iterator[tuple[str, LoadedModel]]:
+    """Load a version, or the champion, with the same checks as a scorer; yield the version's name and its loaded model.
 
     Raises RegistryError, Fatal and BackendUnavailable. Fatal is also raised if the version has joined fields, and there is no
     feature log with its inputs.
     """
-    folder = Path(name_or_folder)
-    if folder.is_dir():
-        digest = from_bytes(str(folder.resolve()).encode())
-        model_package = package.read(folder, name=folder.resolve().name, version="0", digest=digest)
-        name = str(folder)
-    else:
-        model = settings.model.model_copy(update={"tag": name_or_folder})
-        with package.suggest_folder(name_or_folder):
-            model_package, resolution = pull_version(settings.model_copy(update={"model": model}))
-        name = f"{model_package.name}:{resolution.version}@{resolution.digest}"
-    if model_package.signature is not None:
-        require_log(settings.features, [model_package.signature])
-    try:
-        loaded = tried_loader(settings, remember=not folder.is_dir())(model_package)
-    except ModelRefused as error:
-        raise Fatal(f"{name} is rejected: {error}", "push a version that passes these checks", REFUSED) from error
-    with contextlib.closing(loaded.model):
-        yield name, loaded
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[compare_versions.Progress]:
-    """Show a progress bar on stderr if stderr is a terminal; yield the callback that updates the bar."""
-    columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
-        task = bars.add_task("")
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    named = find_package(settings, name_or_folder)
+    if named.package.signature is not None:
+        require_log(settings.features, [named.package.signature])
+    with open_version(settings, named) as loaded:
+        yield named.name, loaded
 
 
 def as_tables(report: ComparisonReport) -> Group:

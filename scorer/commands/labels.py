@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from model_registry.oci.digests import short
 from publisher.errors import FINDING, USAGE, Fatal
 from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, print_data, table, time_range
+from publisher.runtime.progress_bars import progress_bars
 from scorer.evaluation import calibration_plot, join_labels, quality_report
 from scorer.evaluation.assessment import FIGURES, Assessment, Quality
 from scorer.evaluation.decision_output import UNKNOWN
@@ -36,7 +37,9 @@ def labels(
     Exit code 1 if no score has a label.
     """
     settings = load(path, flags or []).settings
-    assessment, spans = join_labels.measure(settings, time_range(start, end, last))
+    window = time_range(start, end, last)
+    with progress_bars() as show:
+        assessment, spans = join_labels.measure(settings, window, show)
     if svg is not None:
         _write(svg, calibration_plot.plot(assessment))
     read = [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in sorted(spans.items())]

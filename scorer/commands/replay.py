@@ -7,6 +7,7 @@ import typer
 from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, table, time_range
 from publisher.runtime.configuration import nearest
 from publisher.runtime.interruption import report_progress
+from publisher.runtime.progress_bars import progress_bars
 from scorer.dead_letters.reasons import Reason
 from scorer.replay.replay import ReplaySummary
 from scorer.replay.replay import replay as replay_dead_letters
@@ -28,8 +29,8 @@ def replay(
     settings = load(path, flags or []).settings
     selection = DeadLetterSelection(_check_reasons(reason or []), time_range(start, end))
     summary = ReplaySummary(dry_run)
-    with report_progress(as_json, summary.to_dict, summary.progress) as interruption:
-        replay_dead_letters(settings, selection, summary, interruption, rate)
+    with report_progress(as_json, summary.to_dict, summary.progress) as interruption, progress_bars() as show:
+        replay_dead_letters(settings, selection, summary, interruption, rate, show)
     columns = ["reason", "would be replayed" if dry_run else "replayed"]
     print_data(as_json, summary.to_dict(), lambda: table(columns, sorted(summary.replayed.items())))
     counts = f"{summary.before} replayed before, {summary.others} not selected, {summary.unfit} unfit"

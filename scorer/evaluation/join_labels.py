@@ -12,6 +12,7 @@ from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import PartitionBatch, TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.kafka.topics import Bounds
+from publisher.runtime.progress_bars import ShowProgress, ignore_progress, read_with_progress
 from publisher.runtime.time_range import TimeRange
 from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import Classes, known
@@ -33,8 +34,10 @@ HINT = "configure the topic of outcomes: labels: {topic: NAME, id: PATH, value: 
 Spans = dict[Partition, Bounds]
 
 
-def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
+def measure(settings: Settings, window: TimeRange, show: ShowProgress = ignore_progress) -> tuple[Assessment, Spans]:
     """Assess all versions on the scores whose timestamps are in the window; also return the offset ranges that were read.
+
+    `show` shows the progress of reading.
 
     Raises:
         Fatal: With code 2 if no topic of labels is configured, or if the configured topic does not exist.
@@ -42,18 +45,18 @@ def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
     """
     labels_topic(settings)
     bus = TopicReader(settings.kafka, f"{settings.name}.labels")
-    spans = _spans(bus, settings.output.topic, window)
+    spans = spans_of_window(bus, settings.output.topic, window)
     answers = AnswerColumns()
     outputs = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
     as_json = formats.as_json(settings)
     skipped = SkippedRecords(log)
-    for batch in bus.read(spans):
+    for batch in read_with_progress(bus, spans, show, "reading scores"):
         _add(answers, outputs, batch, window, _answers(batch, as_json, skipped))
     if (unreadable := skipped.counts.total()) and not len(answers.rows):
         raise Fatal(f"{settings.output.topic} has {unreadable:,} records, and none is a readable score", FORMAT_HINT, USAGE)
     answered = answers.rows.newest()
     classes = known(settings.labels.classes, answered.columns, answers.decisions)
-    labels, read = join(bus, settings, classes, answered)
+    labels, read = join(bus, settings, classes, answered, show=show)
     assessment = assess(answers, answered, labels)
     return replace(assessment, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read
 
@@ -70,7 +73,12 @@ def labels_topic(settings: Settings) -> str:
 
 
 def join(
-    bus: TopicReader, settings: Settings, classes: Classes | None, answered: NewestRows, until: Offsets | None = None
+    bus: TopicReader,
+    settings: Settings,
+    classes: Classes | None,
+    answered: NewestRows,
+    until: Offsets | None = None,
+    show: ShowProgress = ignore_progress,
 ) -> tuple[Labels, Spans]:
     """Read the topic of labels, and return the labels of the events in `answered`. Other labels are only counted.
 
@@ -80,6 +88,7 @@ def join(
         classes: The classes of the outcomes; None for numeric outcomes.
         answered: The newest answer of each event id.
         until: The offset at which to stop in each partition; None for the current log ends.
+        show: Shows the progress of reading.
 
     Returns:
         The labels, and the offset ranges that were read.
@@ -95,7 +104,7 @@ def join(
         }
     labels = Labels(topic, classes)
     read = labels_of(settings)
-    for batch in bus.read(spans):
+    for batch in read_with_progress(bus, spans, show, "reading labels"):
         records = [read(message) for message in batch.messages]
         ids = hash_ids(label.id if isinstance(label, Label) else "" for label in records)
         labels.add(answered, batch.partition[1], batch.offsets, _times(batch.messages), ids, records)
@@ -108,7 +117,7 @@ def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
     return lambda message: read(message.key(), message.value(), lambda: headers_of_one(message))
 
 
-def _spans(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
+def spans_of_window(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
     """Return the offset ranges that may hold scores of the window."""
     # The ranges extend to the log ends, because a score has the timestamp of its event, and timestamps may be out of order.
     spans = bus.spans(bus.partitions([topic]))

@@ -27,6 +27,7 @@ from publisher.kafka.connection import connect
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.runtime.interruption import Interruption
+from publisher.runtime.progress_bars import ShowProgress, ignore_progress, read_with_progress
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.session import Record
 from publisher.transactions.transactional_ids import transactional_ids
@@ -101,6 +102,7 @@ def replay(
     summary: ReplaySummary,
     interruption: Interruption,
     rate: float | None = None,
+    show: ShowProgress = ignore_progress,
 ) -> None:
     """Replay the selected dead letters, or only count them if `summary.dry_run` is set.
 
@@ -110,6 +112,7 @@ def replay(
         summary: counts the results; also valid after an error.
         interruption: delays signals while a transaction is open.
         rate: the maximum number of events per second; None for no limit.
+        show: shows the progress of reading.
 
     Raises:
         Fatal: with exit code 2 if a topic is missing, 3 if another replay has fenced this one, 4 if a transaction failed.
@@ -121,7 +124,7 @@ def replay(
     inputs = {
         name: (described[name].partitions, described[name].max_bytes) for name in settings.input.topics if name in described
     }
-    run = _ReplayRun(settings, selection, inputs, summary)
+    run = _ReplayRun(settings, selection, inputs, summary, show)
     if dry_run:
         for chunk in run.chunks(CHUNK_EVENTS):
             summary.add([letter for _, letter in chunk])
@@ -188,9 +191,15 @@ class _ReplayRun:
     """One run of a replay: it reads the positions of replayed dead letters, and selects the dead letters to replay."""
 
     def __init__(
-        self, settings: Settings, selection: DeadLetterSelection, inputs: dict[str, tuple[int, int]], summary: ReplaySummary
+        self,
+        settings: Settings,
+        selection: DeadLetterSelection,
+        inputs: dict[str, tuple[int, int]],
+        summary: ReplaySummary,
+        show: ShowProgress = ignore_progress,
     ) -> None:
         self.summary = summary
+        self._show = show
         self._settings = settings
         self._selection = selection
         self._inputs = inputs
@@ -254,5 +263,6 @@ class _ReplayRun:
 
     def _messages(self, topic: str) -> Iterator[Message]:
         """Yield every committed record of a topic up to its end at the time of the call."""
-        for batch in self._reader.read(self._reader.spans(self._reader.partitions([topic]))):
+        spans = self._reader.spans(self._reader.partitions([topic]))
+        for batch in read_with_progress(self._reader, spans, self._show, f"reading {topic}"):
             yield from batch.messages

@@ -51,7 +51,17 @@ class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
     fallback: str | None = None
 
 
+class FullScoreRecord(CompleteScoreRecord, frozen=True, gc=False, kw_only=True):
+    """A score record with all its fields. `carried` has the passthrough fields; None if none were configured."""
+
+    model: str = ""
+    region: str = ""
+    carried: dict[str, str | int | float | bool | None] | None = None
+
+
 decode_record = DocumentDecoder(ScoreRecord).decode
 """Decode a record without its score, which is faster than to decode all. Raises UnreadableDocument, which is a ValueError."""
 decode_complete_record = DocumentDecoder(CompleteScoreRecord).decode
 """Decode a record with its score. Raises UnreadableDocument, which is a ValueError."""
+decode_full_record = DocumentDecoder(FullScoreRecord).decode
+"""Decode a record with all its fields. Raises UnreadableDocument, which is a ValueError."""

@@ -50,6 +50,8 @@ ALLOWED: dict[tuple[str, ...], set[int]] = {
     ("status", "scorer.yaml", "--json"): {0},
     ("tail", "scorer.yaml", "--no-follow"): {0},
     ("tail", "scorer.yaml", "--no-follow", "--dead"): {0},
+    ("read", "scorer.yaml", "--labels"): {0},
+    ("read", "scorer.yaml", "--labels", "--format", "csv"): {0},
     ("audit", "scorer.yaml", "--json"): {0, 1},
     ("labels", "scorer.yaml", "--json"): {0, 1},
     ("judge", "scorer.yaml"): {0, 1, 2},

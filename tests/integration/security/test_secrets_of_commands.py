@@ -38,6 +38,7 @@ REGISTRY = "registry.invalid"
 REFERENCE = f"{REGISTRY}/models/flight"
 GIVEN = {
     "event": "flight-1",
+    "file": "events.jsonl",
     "table": "customers",
     "to": "1.0.0",
     "plan": "plan.yaml",
