@@ -42,7 +42,7 @@
 {{- end -}}
 {{- $size := include "scorestream.storageSize" (dict "root" . "tmp" "512Mi") -}}
 {{- $resources := include "scorestream.resources" (dict "resources" $pod.resources "mebibytes" $size "extended" $extended) | fromYaml -}}
-{{- $container := dict "name" "training" "image" (include "scorestream.trainingImage" .) "command" (list "python3" "/opt/scorestream/deploy/training" "run" "/etc/scorestream/training.yaml") "env" $storage.env -}}
+{{- $container := dict "name" "training" "image" (include "scorestream.trainingImage" .) "command" (list "scorer" "train" "run" "/etc/scorestream/training.yaml") "env" $storage.env -}}
 {{- $container = merge $container (dict "resources" $resources "mounts" $mounts "volumes" $volumes) -}}
 # Waits between retries: 10 s, 20 s, 40 s and so on, at most 6 min: half an hour without Kafka or the registry.
 backoffLimit: 10

@@ -35,7 +35,6 @@ from training.settings import TrainingSettings, load
 BY_EVENT = "training-on-labels"
 NODES = "training-nodes"
 KAFKA = "kafka/training"
-PROGRAM = Path("/opt/scorestream/deploy/training")
 RUNS = Path("/var/lib/scorestream")
 ENDS_AT_ONCE = [FINDING, USAGE, REFUSED]
 
@@ -166,8 +165,7 @@ def test_what_is_referred_to_is_there(name: str) -> None:
 def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Path) -> None:
     training, _ = loaded(name, tmp_path)
     (container,) = pod(name)["containers"]
-    assert container["command"] == ["python3", str(PROGRAM), "run", "/etc/scorestream/training.yaml"]
-    assert f"COPY deploy/training {PROGRAM}" in (ROOT / "Dockerfile").read_text().splitlines()
+    assert container["command"] == ["scorer", "train", "run", "/etc/scorestream/training.yaml"]
     assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe])
     assert training.publish.password_file is not None
     assert training.signature is None  # the champion's
@@ -300,7 +298,8 @@ def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> N
     assert trainer["command"] == container["command"] == ["torchrun"]
     module, folder, epochs = trainer["args"][1:]
     assert importlib.util.find_spec(module)
-    assert {"name": "PYTHONPATH", "value": str(PROGRAM.parent)} in container["env"]
+    (link,) = (line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("RUN ln -s"))
+    assert {"name": "PYTHONPATH", "value": link.split()[-1]} in container["env"]
     assert Path(folder).parents[1] == training.folder
     assert int(epochs) == training.search.rungs[-1]
     assert trainer["numNodes"] * trainer["numProcPerNode"] in (2, 4, 8)
