@@ -115,6 +115,7 @@ def training(name: str) -> dict[str, Right]:
         "events": (TOPIC, f"{name}.events", READ),
         "labels": (TOPIC, f"{name}.outcomes", READ),
         "trigger": (GROUP, f"{name}.training", READ),
+        "lease": (GROUP, f"{name}.training.lease", READ),
     }
 
 
