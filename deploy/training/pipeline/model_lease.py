@@ -30,9 +30,10 @@ from scorer.service.replica_claim import FROZEN_SECONDS, ReplicaClaim, expiry_se
 from scorer.settings import Settings
 from training.pipeline.journal import written
 
-MEMBER = ".lease"
-"""The file in the folder of runs with the member id of its newest process. By the folder's lock, an earlier process is dead."""
-LONGEST_ID = 1_000
+MEMBERS = ".lease"
+"""The file in the folder of runs with the member ids of its newest processes. By the folder's lock, earlier ones are dead."""
+MOST_MEMBERS = 20
+MOST_CHARACTERS = 20_000
 POLL_SECONDS = 0.3
 QUERY_SECONDS = 1.0
 
@@ -55,7 +56,7 @@ def held(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
             group is missing, 4 if the broker is unreachable.
     """
     TopicReader(settings.kafka, group_of(settings)).partitions([labels_topic(settings)])
-    lease = ModelLease(settings, folder / MEMBER)
+    lease = ModelLease(settings, folder / MEMBERS)
     try:
         lease.acquire()
         yield lease.check
@@ -68,16 +69,18 @@ class ModelLease:
 
     Args:
         settings: The scorer's settings.
-        file: The file for the member id. If it names a member, that member is dead.
+        file: The file for the member ids of this process and of earlier ones. The members that it names are dead.
     """
 
     def __init__(self, settings: Settings, file: Path) -> None:
         self._settings = settings
         self._group = group_of(settings)
         self._file = file
-        self._claim = ReplicaClaim(expiry_seconds(settings), frozenset(filter(None, [_read(file)])))
+        self._members = _read(file)
+        self._claim = ReplicaClaim(expiry_seconds(settings), frozenset(self._members))
         self._groups = IsolatedGroups(settings.kafka, self._group)
-        self._member = ""
+        self._watch = clients.ErrorWatch()
+        self._consumer: Consumer = clients.consumer(settings.kafka, self._group, self._group, self._watch, _no_commits)
         self._queried_at = 0.0
         self._failure: Fatal | None = None
         self._decided = threading.Event()
@@ -104,32 +107,32 @@ class ModelLease:
         self._thread.join(ABANDON_SECONDS)
 
     def _run(self) -> None:
-        watch = clients.ErrorWatch()
-        consumer: Consumer = clients.consumer(self._settings.kafka, self._group, self._group, watch, _no_commits)
         try:
-            consumer.subscribe([labels_topic(self._settings)], on_assign=_paused)
+            self._consumer.subscribe([labels_topic(self._settings)], on_assign=_paused)
             while self._failure is None and not self._closing.is_set():
-                self._poll(consumer, watch)
+                self._poll()
         except Fatal as failure:
             self._failure = failure
+        except KafkaException as error:
+            self._failure = Fatal(f"the group {self._group} fails: {error.args[0]}", "run again", UNREACHABLE)
         finally:
             self._decided.set()
-            consumer.close()
+            self._consumer.close()
 
-    def _poll(self, consumer: Consumer, watch: clients.ErrorWatch) -> None:
+    def _poll(self) -> None:
         began = time.monotonic()
-        message = consumer.poll(POLL_SECONDS)
-        if watch.fatal is not None:
-            raise connection.refused(self._settings.kafka, watch.fatal)
+        message = self._consumer.poll(POLL_SECONDS)
+        if self._watch.fatal is not None:
+            raise connection.refused(self._settings.kafka, self._watch.fatal)
         if message is not None and (error := message.error()) is not None:
             self._check_error(error)
         if time.monotonic() > began + POLL_SECONDS + FROZEN_SECONDS:  # suspended: the group may have removed this member
             self._claim.release()
-        member = consumer.memberid() or ""
-        if member and member != self._member:
+        member = self._consumer.memberid() or ""
+        if member and member not in self._members[-1:]:
+            self._members = [*self._members, member][-MOST_MEMBERS:]
             with written(self._file):
-                atomic_files.replace(self._file, [member.encode()])
-            self._member = member
+                atomic_files.replace(self._file, ["\n".join(self._members).encode()])
         if member and not self._claim.holds(member) and time.monotonic() > self._queried_at + QUERY_SECONDS:
             self._query(member)
             self._queried_at = time.monotonic()
@@ -165,13 +168,13 @@ class ModelLease:
             raise Fatal(f"the group {self._group} rejects this run: {error.str()}", "run again", UNREACHABLE)
 
 
-def _read(file: Path) -> str:
-    """Return the member id of an earlier process, or "" if there is none."""
+def _read(file: Path) -> list[str]:
+    """Return the member ids of earlier processes, oldest first."""
     try:
         with file.open(encoding="utf-8", errors="replace") as stream:
-            return stream.read(LONGEST_ID)
+            return stream.read(MOST_CHARACTERS).splitlines()[-MOST_MEMBERS:]
     except OSError:
-        return ""
+        return []
 
 
 def _paused(consumer: Consumer, partitions: list[TopicPartition]) -> None:
