@@ -1,6 +1,6 @@
 # scorestream in one image, with the commands scorer, publisher and model-registry.
 # EXTRA: cpu, or gpu for NVIDIA cards. BASE: any image with Python 3.11 or newer as python3, and its venv module.
-# The target `training` has deploy/training as well, on a BASE of Debian. EXTRA: training, or network for networks too.
+# The target `training` has the libraries of `scorer train` as well, on a BASE of Debian. EXTRA: training, or network for networks too.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
@@ -18,6 +18,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY model_registry model_registry
 COPY publisher publisher
 COPY scorer scorer
+COPY deploy/training deploy/training
 # The wheel, built and installed; then without pip, build backend and compiler, which nothing needs at run time.
 RUN python3 -m hatchling build --target wheel --directory /wheel \
     && python3 -m pip install --no-deps /wheel/*.whl \
@@ -72,9 +73,10 @@ USER 0:0
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends libgomp1 \
     && rm -rf /var/lib/apt/lists/*
-COPY deploy/training /opt/scorestream/deploy/training
+# The package `training` for PYTHONPATH of torchrun, at a path without the version of Python.
+RUN ln -s "$(python3 -c 'from scorer.commands import train; print(train.FOLDERS[0])')" /opt/scorestream/deploy
 USER 10001:10001
-CMD ["python3", "/opt/scorestream/deploy/training", "--help"]
+CMD ["scorer", "train", "--help"]
 
 # What a build without a target makes: the last stage.
 FROM image

@@ -26,6 +26,7 @@ COMMANDS = {
     "promote": "scorer.commands.promote:promote",
     "rollback": "scorer.commands.promote:rollback",
     "rollout": "scorer.commands.rollout:app",
+    "train": "scorer.commands.train:app",
     "demo": "scorer.demo.command:demo",
 }
 app = command_line.program(

@@ -1,9 +1,12 @@
-"""The program `python deploy/training`."""
+"""The verbs of `scorer train`."""
 
-import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Any
 
-from publisher.runtime import command_line
+from model_registry.extras import install_command
+from publisher.errors import USAGE, Fatal
+from publisher.runtime.command_line import LazyCommands
 from training import environment
 
 VERBS = {
@@ -15,23 +18,24 @@ VERBS = {
     "demo": "training.commands.demo:demo",
 }
 LIBRARIES = ("lightgbm", "onnx", "onnxruntime", "optuna", "pyarrow", "scipy")
-app = command_line.program(
-    "Train a version from labelled events and promote it: by hand, on schedule, or when labels arrive.", VERBS
-)
 
 
-def main() -> None:
-    """Run the command line with the environment variables that `environment.py` pins.
+def commands() -> Mapping[str, Any]:
+    """Return the commands by verb; each is imported on first use."""
+    return LazyCommands(VERBS)
 
-    Exits with code 2 if a required library is not installed.
+
+def missing() -> list[str]:
+    """Return the required packages that are not installed."""
+    return [name for name in LIBRARIES if find_spec(name) is None]
+
+
+def prepare() -> None:
+    """Restart the process with the environment variables that `environment.py` pins, unless they are set.
+
+    Raises Fatal (exit code 2) with the pip command if a required package is not installed.
     """
+    if names := missing():
+        hint = install_command("cpu", "training")
+        raise Fatal(f"scorer train needs packages that are not installed: {', '.join(names)}", hint, USAGE)
     environment.pin()
-    from model_registry.errors import RegistryError
-
-    if missing := [name for name in LIBRARIES if find_spec(name) is None]:
-        print(
-            f"error: required packages are not installed: {', '.join(missing)}\nhint: pip install -e '.[cpu,training]'",
-            file=sys.stderr,
-        )
-        sys.exit(2)
-    command_line.run(app, RegistryError)

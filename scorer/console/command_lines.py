@@ -33,8 +33,8 @@ class CommandLines:
         return shlex.join(["scorer", "rollout", verb, self.config, "--reason", reason])
 
     def show(self, run: str) -> str:
-        """Return the command `python deploy/training show` for the id of a training run."""
-        return shlex.join(["python", "deploy/training", "show", run])
+        """Return the command `scorer train show` for the id of a training run."""
+        return shlex.join(["scorer", "train", "show", "training.yaml", run])
 
     def inspect(self, version: str) -> str:
         """Return the command `model-registry inspect`, which prints all attestations of a version and their signers."""

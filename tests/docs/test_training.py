@@ -62,5 +62,5 @@ def test_ones_own_data_becomes_a_promoted_version(reader: Reader) -> None:
     assert "better than chance" in " ".join(shown[1].split())
     assert shown[2].count("training.pub") == 3
     assert "nothing-new" in reader.shell(rest[3])
-    found = json.loads(reader.shell("python deploy/training show training.yaml prod --evidence --json"))
+    found = json.loads(reader.shell("scorer train show training.yaml prod --evidence --json"))
     assert (found["verdict"], found["champion"]) == ("passed", None)

@@ -1,4 +1,4 @@
-"""`python deploy/training run` with a network, on a real broker: searched, trained by two processes, promoted, reproduced."""
+"""`scorer train run` with a network, on a real broker: searched, trained by two processes, promoted, reproduced."""
 
 import json
 from pathlib import Path

@@ -15,7 +15,7 @@ from scorer.native import compiler
 from tests.support.environment import ROOT
 
 OBJECT = "scorer/native/libscorestream.so"
-PARTS = ("pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry")
+PARTS = ("pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry", "deploy/training")
 SAY = (
     "from scorer.decoding.json.decoder import JsonDecoder; from model_registry.package.signature_schema import parse_signature;"
     "from scorer.native.load import native_library;"

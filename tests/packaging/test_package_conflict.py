@@ -51,9 +51,7 @@ def call(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    "command", [*([name] for name in COMMANDS), ["python3", "-m", "scorer"], ["python3", ROOT / "deploy/training"]]
-)
+@pytest.mark.parametrize("command", [*([name] for name in COMMANDS), ["python3", "-m", "scorer"], ["scorer", "train"]])
 def test_a_command_whose_modules_were_overwritten_says_so_in_one_line(
     overwritten: Path, tmp_path: Path, command: list[str | Path]
 ) -> None:

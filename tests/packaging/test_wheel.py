@@ -10,12 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import install
+from model_registry.oci.digests import is_digest
+from tests.packaging.conftest import install, site_packages
 from tests.support.environment import ROOT
+from training.cli import VERBS
 
 APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
 PACKAGES = ("scorer", "publisher", "model_registry")
+TRAINING = ("deploy/training", "scorestream/training")
+"""The folder of the package `training` in a checkout and in the wheel."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def call(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +55,58 @@ def test_its_commands_run_from_its_own_packages(installed: Path, tmp_path: Path,
 
 
 def test_it_holds_every_file_of_its_packages_and_of_nothing_else(wheel: Path) -> None:
-    tracked = subprocess.run(["git", "ls-files", "-z", *PACKAGES], cwd=ROOT, capture_output=True, check=True).stdout
+    listed = ["git", "ls-files", "-z", *PACKAGES, TRAINING[0]]
+    tracked = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
     with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if ".dist-info/" not in name]
-    assert set(names) - {"scorer/native/libscorestream.so"} == set(filter(None, tracked.decode().split("\0")))
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    places = {name.replace(*TRAINING) for name in filter(None, tracked.decode().split("\0"))}
+    assert names - {"scorer/native/libscorestream.so"} == places
+
+
+@pytest.mark.parametrize("command", [["scorer"], ["python3", "-m", "scorer"]])
+def test_the_verbs_of_training_come_from_the_wheel_and_not_from_the_folder_of_the_user(
+    installed: Path, tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "__init__.py").write_text("raise ImportError('the package of the user')\n")
+    done = call([installed / command[0], *command[1:], "train", "--help"], tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"{verb} " in done.stdout for verb in VERBS)
+
+
+def test_the_package_training_is_hidden_from_the_projects_of_users(installed: Path, tmp_path: Path) -> None:
+    found = call([installed / "python3", "-c", "from importlib.util import find_spec; print(find_spec('training'))"], tmp_path)
+    assert (found.returncode, found.stdout) == (0, "None\n")
+
+
+def test_runs_of_the_wheel_and_of_a_checkout_have_the_same_environment(installed: Path, tmp_path: Path) -> None:
+    ask = "import sys; sys.path[:0] = sys.argv[1:]; from training import environment; print(environment.digest())"
+    packages = site_packages(installed)
+    ours = call([installed / "python3", "-c", ask, packages, packages / "scorestream"], tmp_path)
+    theirs = call([installed / "python3", "-c", ask, ROOT, ROOT / "deploy"], tmp_path)
+    assert (ours.stdout, ours.stderr) == (theirs.stdout, "")
+    assert is_digest(ours.stdout.strip())
+
+
+def test_without_the_extra_one_line_names_the_missing_packages_and_the_remedy(wheel: Path, tmp_path: Path) -> None:
+    commands = install(tmp_path / "environment", wheel)
+    others = tmp_path / "dependencies"
+    others.mkdir()
+    link = site_packages(commands) / "dependencies.pth"
+    for path in Path(link.read_text()).iterdir():
+        if not path.name.startswith("lightgbm"):
+            (others / path.name).symlink_to(path)
+    link.write_text(str(others))
+    for words in (["train"], ["train", "--help"], ["train", "run", "training.yaml"]):
+        done = call([commands / "scorer", *words], tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "error: scorer train needs packages that are not installed: lightgbm\n"
+            "hint: pip install 'scorestream[cpu,training]'\n"
+        )
+    listed = call([commands / "scorer", "--help"], tmp_path)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert " train " in listed.stdout
 
 
 def test_the_extra_all_has_every_extra_that_fits_beside_the_others() -> None:

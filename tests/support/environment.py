@@ -19,6 +19,8 @@ NATIVE = ROOT / "scorer" / "native"
 """The sources that are compiled when the project is installed."""
 OLDEST = (3, 11)
 STAMP = ".scorestream-tests"
+TRAIN = (sys.executable, "-m", "scorer", "train")
+"""The command `scorer train` of this checkout, in a process of its own: it restarts itself with pinned variables."""
 
 
 class Unusable(Exception):

@@ -150,7 +150,8 @@ def is_usable(arguments: Sequence[str]) -> bool:
     """Return whether a test may fork for this command: an installed script, with the environment variables of the server."""
     path = Path(arguments[0])
     installed = path.name in PROGRAMS and path.parent == Path(sys.executable).parent
-    return installed and TEST in os.environ and _environment() == server().environment
+    restarts = arguments[1:2] == ["train"]  # by its command line, which is not that of a fork
+    return installed and not restarts and TEST in os.environ and _environment() == server().environment
 
 
 def run(

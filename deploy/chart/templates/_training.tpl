@@ -24,6 +24,30 @@
 {{- include "scorestream.image" (dict "root" . "image" .Values.training.image "variant" (ternary "network" "training" (eq $recipe "network"))) -}}
 {{- end -}}
 
+{{/* The resource of the GPUs of training runs. Argument: root. */}}
+{{- define "scorestream.trainingGpu" -}}
+{{- .Values.training.gpu.resource | default .Values.gpu.resource -}}
+{{- end -}}
+
+{{/* The affinity of training pods: that of the values, and the nodes with a permitted kind of GPU. Argument: root. */}}
+{{- define "scorestream.trainingAffinity" -}}
+{{- $training := .Values.training -}}
+{{- $affinity := deepCopy $training.affinity -}}
+{{- if $training.gpu.kinds -}}
+{{- if not (include "scorestream.trainingConfig" . | fromYaml).gpus -}}
+{{- fail "training.gpu.kinds is set, but training.config.gpus is 0: set it to the number of GPUs, or remove training.gpu.kinds" -}}
+{{- end -}}
+{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- if dig "nodeAffinity" $required "" $affinity -}}
+{{- fail (printf "training.gpu.kinds and training.affinity.nodeAffinity.%s are both set: add %s to the terms, and remove training.gpu.kinds" $required $training.gpu.label) -}}
+{{- end -}}
+{{- $kinds := dict "key" $training.gpu.label "operator" "In" "values" $training.gpu.kinds -}}
+{{- $terms := dict "nodeSelectorTerms" (list (dict "matchExpressions" (list $kinds))) -}}
+{{- $affinity = merge $affinity (dict "nodeAffinity" (dict $required $terms)) -}}
+{{- end -}}
+{{- toYaml $affinity -}}
+{{- end -}}
+
 {{/* The spec of the Job. Argument: root. */}}
 {{- define "scorestream.trainingJob" -}}
 {{- $pod := .Values.training -}}
@@ -37,12 +61,12 @@
 {{- $extended := dict -}}
 {{- $tolerations := list -}}
 {{- if $gpus -}}
-{{- $_ := set $extended .Values.gpu.resource $gpus -}}
+{{- $_ := set $extended (include "scorestream.trainingGpu" .) $gpus -}}
 {{- $tolerations = .Values.gpu.tolerations -}}
 {{- end -}}
 {{- $size := include "scorestream.storageSize" (dict "root" . "tmp" "512Mi") -}}
 {{- $resources := include "scorestream.resources" (dict "resources" $pod.resources "mebibytes" $size "extended" $extended) | fromYaml -}}
-{{- $container := dict "name" "training" "image" (include "scorestream.trainingImage" .) "command" (list "python3" "/opt/scorestream/deploy/training" "run" "/etc/scorestream/training.yaml") "env" $storage.env -}}
+{{- $container := dict "name" "training" "image" (include "scorestream.trainingImage" .) "command" (list "scorer" "train" "run" "/etc/scorestream/training.yaml") "env" $storage.env -}}
 {{- $container = merge $container (dict "resources" $resources "mounts" $mounts "volumes" $volumes) -}}
 # Waits between retries: 10 s, 20 s, 40 s and so on, at most 6 min: half an hour without Kafka or the registry.
 backoffLimit: 10
@@ -62,5 +86,5 @@ template:
   metadata:
     {{- include "scorestream.podMetadata" (merge (dict "pod" $pod) $context) | nindent 4 }}
   spec:
-    {{- include "scorestream.podSpec" (merge (dict "pod" $pod "container" $container "tolerations" $tolerations "spec" (dict "restartPolicy" "Never")) $context) | nindent 4 }}
+    {{- include "scorestream.podSpec" (merge (dict "pod" $pod "container" $container "affinity" (include "scorestream.trainingAffinity" . | fromYaml) "tolerations" $tolerations "spec" (dict "restartPolicy" "Never")) $context) | nindent 4 }}
 {{- end -}}

@@ -1,1 +1,1 @@
-"""The commands of `python deploy/training`."""
+"""The commands of `scorer train`."""

@@ -13,11 +13,13 @@ from publisher.errors import USAGE, Fatal
 from publisher.runtime import logs
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from training.commands import run_report
-from training.pipeline import pipeline
-from training.pipeline.run import Progress
+from training.pipeline import model_lease, pipeline
+from training.pipeline.run import Progress, Run
 from training.pipeline.run_dirs import alone
+from training.pipeline.step_results import RunOutcome
 from training.settings import load
 
+PLAN = "plan"
 log = logging.getLogger(__name__)
 
 Until = Annotated[
@@ -31,7 +33,7 @@ New = Annotated[
 def run(path: Config, flags: Set = None, until: Until = None, new: New = False, as_json: Json = False) -> None:
     """Train a version from labelled events, and promote it if it passes the gate. An interrupted run continues.
 
-    Exit code 1 if the version is rejected, or if too few events have a label.
+    Exit code 1 if the version is rejected, or if too few events have a label. Exit code 3 while another run trains the model.
     """
     if until not in (None, *pipeline.STEPS):
         raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(pipeline.STEPS)}", USAGE)
@@ -42,12 +44,24 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
         logs.configure({"training": settings.name}, settings.log.level, settings.log.format)
     with alone(training.folder), progress() as shown:
         active_run = pipeline.begin(training, settings, shown, force_new=new)
-        end = pipeline.follow(active_run, until, _report_step)
+        pipeline.follow(active_run, PLAN, _report_step)  # a wrong configuration fails without the broker
+        end = None if until == PLAN else _train(active_run, until)
         document = run_report.document(active_run.folder)
     print_data(as_json, document, lambda: run_report.shown(document))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
         _report_rejection(end.because, code)
         raise typer.Exit(code)
+
+
+def _train(run: Run, until: str | None) -> RunOutcome | None:
+    """Run the remaining steps while this process holds the lease of the model. Raises Fatal, RegistryError."""
+    with model_lease.held(run.settings, run.training.folder) as check_lease:
+
+        def step_ended(step: str, seconds: float) -> None:
+            _report_step(step, seconds)
+            check_lease()
+
+        return pipeline.follow(run, until, step_ended)
 
 
 def _report_step(step: str, seconds: float) -> None:

@@ -35,16 +35,15 @@ from training.demo import bulk_produce, generate_history
 from training.demo.generate_history import History
 from training.demo.summary import COUNTS, Summary
 
-PROGRAM = Path(__file__).resolve().parents[1]
 OUTCOMES = "flights.outcomes"
 KEY = "training"
 RATE = 300.0  # flights per second that are scored while a run trains
 AFTER_SWAP = 500  # flights to score after the change to the new version
 SIGNATURE_OF = "2.0.0"
 GOING_ON = (
-    f"python {PROGRAM} list training.yaml",
-    f"python {PROGRAM} show training.yaml",
-    f"python {PROGRAM} run training.yaml   # nothing new: no new label has arrived",
+    "scorer train list training.yaml",
+    "scorer train show training.yaml",
+    "scorer train run training.yaml   # nothing new: no new label has arrived",
     "scorer status scorer.yaml",
     "scorer labels scorer.yaml --last 310d",
     f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
@@ -145,7 +144,7 @@ class DemoTraining(Demo):
         self.view.step(
             f"5. {RATE:,.0f} flights a second from now on; a run trains on the ten months, and is killed during its search"
         )
-        started = self.shell.start("run.log", "python", str(PROGRAM), "run", "training.yaml")
+        started = self.shell.start("run.log", "scorer", "train", "run", "training.yaml")
         self.processes["the run"] = started
         self.wait_for("a score of the search", lambda: any(self._folder.glob("runs/*/search/scores/*/*.json")))
         self.shell.kill(self.processes.pop("the run"))
@@ -160,7 +159,7 @@ class DemoTraining(Demo):
         self.view.step(
             "6. The same command again: it continues, compares the version with the champion, and promotes it if it passes"
         )
-        document: dict[str, Any] = self.shell.run("python", str(PROGRAM), "run", "training.yaml")
+        document: dict[str, Any] = self.shell.run("scorer", "train", "run", "training.yaml")
         self.view.print_result(f"{document['outcome']}: {document['because'] or document['version']}")
         self.view.print_result(document["comparison"]["because"])
         return document

@@ -42,7 +42,7 @@ def contents(image: str, folder: Path, extra: str) -> list[Finding]:
     ]
     commands: list[tuple[str, ...]] = [("scorer",), ("publisher",), ("model-registry",)]
     if extra in TRAINING:
-        commands.append(("python3", "/opt/scorestream/deploy/training"))
+        commands.append(("scorer", "train"))
     for command in commands:
         code, said = ended(image, folder, *command, "--help")
         found.append(Finding(f"{' '.join(command)} --help", f"exit code {code}", code == 0 and "Usage" in said))

@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 USER = 10001
 RUNS, REGISTRY = "/var/lib/scorestream", "/etc/scorestream/registry"
-COMMAND = ("python3", "/opt/scorestream/deploy/training", "run", "training.yaml", "--json", "--set", f"folder={RUNS}/runs")
+COMMAND = ("scorer", "train", "run", "training.yaml", "--json", "--set", f"folder={RUNS}/runs")
 LIMIT = "2g"
 BROKEN_OFF = "search"
 """The step that the kill follows."""

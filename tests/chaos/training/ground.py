@@ -13,10 +13,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import models
-from tests.support.environment import ROOT
+from tests.support.environment import TRAIN
 from tests.support.topics import settle
 
-PROGRAM = [sys.executable, str(ROOT / "deploy" / "training")]
 HOUR_MS, HOURS = 3_600_000, 240
 EVENTS, PARTITIONS = 4_000, 3
 KINDS = ("shoes", "books", "games", "")
@@ -84,7 +83,7 @@ class Ground:
 
     def training(self, verb: str, *options: str) -> subprocess.Popen[str]:
         with (self.folder / "log").open("a") as said:
-            command = [*PROGRAM, verb, "training.yaml", *options, "--json"]
+            command = [*TRAIN, verb, "training.yaml", *options, "--json"]
             return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=said, text=True)
 
     def steps(self) -> set[str]:

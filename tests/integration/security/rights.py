@@ -110,11 +110,12 @@ def mover(name: str) -> dict[str, Right]:
 
 
 def training(name: str) -> dict[str, Right]:
-    """`python deploy/training run`; the verb `snapshot` needs no group."""
+    """`scorer train run`; the verb `snapshot` needs no group."""
     return {
         "events": (TOPIC, f"{name}.events", READ),
         "labels": (TOPIC, f"{name}.outcomes", READ),
         "trigger": (GROUP, f"{name}.training", READ),
+        "lease": (GROUP, f"{name}.training.lease", READ),
     }
 
 

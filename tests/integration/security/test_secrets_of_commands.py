@@ -18,18 +18,25 @@ from typer.testing import CliRunner
 from model_registry.cli import app as model_registry
 from publisher.cli import app as publisher
 from publisher.errors import Fatal
+from publisher.runtime import command_line
 from publisher.runtime.configuration import SettingsError
 from scorer.cli import app as scorer
 from tests.docs.reference import flat
 from tests.integration.security.conftest import Secured
 from tests.support.canary import CANARY, URL, USER, merged, seen_in
-from training.cli import app as training
+from training.cli import VERBS
 
-PROGRAMS = {"scorer": scorer, "publisher": publisher, "model-registry": model_registry, "training": training}
+PROGRAMS = {
+    "scorer": scorer,
+    "publisher": publisher,
+    "model-registry": model_registry,
+    "training": command_line.program("The verbs of scorer train.", VERBS),
+}
 CONFIGURATIONS = {"scorer": "scorer.yaml", "publisher": "publisher.yaml", "training": "training.yaml"}
 ELSEWHERE = {
     "scorer demo": "starts a broker of its own and takes no secret",
     "training demo": "starts a broker of its own and takes no secret",
+    "scorer train": "restarts the process: its verbs are called as `training`",
     "scorer run": "forks workers: test_secrets.py runs it as a process",
     "scorer console": "serves until it is ended",
 }

@@ -18,6 +18,7 @@ from tests.integration.security import rights
 from tests.integration.security.broker import PASSWORD, Right
 from tests.integration.security.conftest import Secured, without
 from tests.integration.security.test_rights import names
+from training.pipeline.model_lease import held
 from training.publish.commit_label_offsets import commit
 from training.settings import load
 from training.snapshot.freeze import freeze
@@ -91,6 +92,13 @@ def test_a_topic_that_a_run_may_not_read_is_named(secured: Secured, ground: Grou
     with pytest.raises(Fatal) as raised:
         freeze(settings, training, time.time_ns() // 1_000_000)
     assert refused(raised.value, WORK["training"][right])
+
+
+def test_a_run_without_the_right_to_the_lease_names_it(secured: Secured, ground: Ground, tmp_path: Path) -> None:
+    _, settings = load(as_user(secured, ground, without("training", "lease")))
+    with pytest.raises(Fatal) as raised, held(settings, tmp_path):
+        pass
+    assert refused(raised.value, WORK["training"]["lease"])
 
 
 @pytest.mark.parametrize("lacking", ["labels", "trigger", "all but Describe"])

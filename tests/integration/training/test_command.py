@@ -1,4 +1,4 @@
-"""`python deploy/training run --until join` as it is typed, on a real broker: what rows there are, and what a kill leaves."""
+"""`scorer train run --until join` as it is typed, on a real broker: what rows there are, and what a kill leaves."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from model_registry import atomic_files
 from tests.support import models
-from tests.support.environment import ROOT
+from tests.support.environment import TRAIN
 from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
 from tests.support.waiting import until
@@ -23,7 +23,6 @@ from tests.support.waiting import until
 HOUR_MS = 3_600_000
 PARTITIONS, COUNT, MANY = 2, 600, 200_000
 UNLABELLED = 30  # the newest of the mature events
-PROGRAM = [sys.executable, str(ROOT / "deploy" / "training")]
 
 
 class Stage(NamedTuple):
@@ -35,7 +34,7 @@ class Stage(NamedTuple):
     labels: str
 
     def run(self, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [*PROGRAM, "run", "training.yaml", "--until", "join", *options]
+        command = [*TRAIN, "run", "training.yaml", "--until", "join", *options]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == code, done.stderr
         return done
@@ -137,7 +136,7 @@ def test_too_few_labels_end_a_run_and_too_few_rows_are_refused(stage: Stage) -> 
 def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
     stage.write(MANY)
     runs = stage.folder / "runs"
-    command = [*PROGRAM, "run", "training.yaml", "--until", "join"]
+    command = [*TRAIN, "run", "training.yaml", "--until", "join"]
     with subprocess.Popen(command, cwd=stage.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
         until(lambda: [*runs.glob("*/records.part/events/*/*.parquet")], "the first file of the copy", every=0.001)
         first.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`python deploy/training run` whole, on a real broker: promoted, refused, the same, overtaken, killed, reproduced, audited."""
+"""`scorer train run` whole, on a real broker: promoted, refused, the same, overtaken, killed, reproduced, audited."""
 
 import json
 import signal

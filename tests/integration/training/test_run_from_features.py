@@ -1,4 +1,4 @@
-"""`python deploy/training run` with `snapshot.from: features`, on the feature log of a real scorer."""
+"""`scorer train run` with `snapshot.from: features`, on the feature log of a real scorer."""
 
 import json
 import sys

@@ -3,24 +3,21 @@
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.integration.scorer.rig import command
-from tests.support.environment import ROOT
+from tests.support.environment import TRAIN
 from tests.support.processes import alive
 from tests.support.waiting import until
-
-PROGRAM = str(ROOT / "deploy" / "training")
 
 
 def test_a_run_that_is_killed_ends_in_a_version_that_a_running_scorer_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = subprocess.run([sys.executable, PROGRAM, "demo", "--keep", "--json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*TRAIN, "demo", "--keep", "--json"], capture_output=True, text=True, check=False)
     lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
     try:
         assert done.returncode == 0, done.stdout + done.stderr
@@ -43,7 +40,7 @@ def test_a_run_that_is_killed_ends_in_a_version_that_a_running_scorer_takes(
         assert sum("kill -9" in line for line in lines) == 1
         folder = next(line for line in lines if line.startswith("cd ")).split()[1].rstrip(";")
         again = subprocess.run(
-            [sys.executable, PROGRAM, "run", "training.yaml", "--json"], cwd=folder, capture_output=True, text=True, check=True
+            [*TRAIN, "run", "training.yaml", "--json"], cwd=folder, capture_output=True, text=True, check=True
         )
         assert json.loads(again.stdout)["outcome"] == "nothing-new"
         back = next(line for line in lines if line.startswith("scorer rollback"))

@@ -43,6 +43,7 @@ TRAINING = {
     "training-on-labels": ("cpu", "training", "training-on-labels"),
     "training-gpu": ("cpu", "training", "training-gpu"),
     "training-nodes": ("cpu", "training", "training-gpu", "training-nodes"),
+    "training-placement": ("cpu", "training", "training-gpu", "training-placement"),
 }
 """The values files of each installation with training."""
 RELEASES = {"second": "card-fraud", "churn": "churn"}
@@ -72,6 +73,11 @@ def rendered(name: str) -> Sequence[Object]:
 def release_of(name: str) -> str:
     """Return the name of the release of an example."""
     return RELEASES.get(name, "flight-delay")
+
+
+def quotas() -> dict[str, Object]:
+    """Return the ResourceQuotas of training runs by name."""
+    return of_kind(list(yaml.safe_load_all((SOURCES / "training_quota.yaml").read_text())), "ResourceQuota")
 
 
 def priority_classes() -> dict[str, Object]:

@@ -25,6 +25,13 @@ SECOND = EXAMPLES / "second.yaml"
 CHURN = EXAMPLES / "churn.yaml"
 MIB = 1 << 20
 DIGEST = f"sha256:{'a' * 64}"
+TRAINS = {
+    "training.enabled": True,
+    "training.signing.secret": "training-signing",
+    "config.labels.topic": "outcomes",
+    "registry.pushSecret": "writer",
+}
+REQUIRED_NODES = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
 
 
 def all_values(values: Mapping[str, Any], schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -159,6 +166,12 @@ def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> Non
         ({"schemaRegistry.secret": "schemas"}, "config.schema_registry.url is empty: set it to the URL"),
         ({"training.enabled": True}, "config.labels.topic is empty: set it to"),
         ({"training.enabled": True, "config.labels.topic": "outcomes"}, "training.signing.secret is empty: set it to"),
+        ({**TRAINS, "training.gpu.kinds": ["NVIDIA-L4"]}, "training.config.gpus is 0: set it to the number of GPUs"),
+        (
+            {**TRAINS, "training.config.gpus": 1, "training.gpu.kinds": ["NVIDIA-L4"], "training.affinity": REQUIRED_NODES},
+            "both set: add nvidia.com/gpu.product to the terms",
+        ),
+        ({"training.gpu.kinds": "NVIDIA-L4"}, "training.gpu.kinds: Invalid type"),
         ({"relays": [{"name": "b", "config": {}}]}, "set config.region of the release"),
         (
             {"config.region": "a", "relays": [{"name": "b", "config": {"source": {"region": "b"}}}]},
@@ -223,7 +236,7 @@ def kafka_names(things: list[Object]) -> set[str]:
     """Return the names in Kafka that belong to a release: its group, topics and prefixes of transactional ids."""
     written = settings_of(things)
     name, output, dead = written["name"], written["output"]["topic"], written["dead_letter"]["topic"]
-    groups = {name, f"{name}.shadow", f"{name}.rollout", f"{name}.training"}
+    groups = {name, f"{name}.shadow", f"{name}.rollout", f"{name}.training", f"{name}.training.lease"}
     topics = {f"{name}.status", f"{name}.swaps", f"{name}.rollouts", output, f"{output}.corrections", f"{output}.shadow"}
     topics |= {dead, f"{dead}.replayed"}
     prefixes = {f"{name}/", f"{name}.shadow/"}

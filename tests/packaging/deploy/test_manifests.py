@@ -53,8 +53,8 @@ def test_every_object_is_valid(name: str) -> None:
         manifests.validate(thing)
 
 
-def test_priority_classes_are_valid() -> None:
-    for thing in manifests.priority_classes().values():
+def test_priority_classes_and_quotas_are_valid() -> None:
+    for thing in (*manifests.priority_classes().values(), *manifests.quotas().values()):
         manifests.validate(thing)
 
 

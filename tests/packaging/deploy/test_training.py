@@ -12,6 +12,7 @@ from publisher.errors import FINDING, REFUSED, UNREACHABLE, USAGE
 from publisher.runtime.time_range import seconds
 from scorer.settings import Settings
 from tests.integration.security import rights
+from tests.packaging.deploy import chart, manifests
 from tests.packaging.deploy.chart import needs_helm
 from tests.packaging.deploy.manifests import (
     EXAMPLES,
@@ -34,8 +35,9 @@ from training.settings import TrainingSettings, load
 
 BY_EVENT = "training-on-labels"
 NODES = "training-nodes"
+PLACED = "training-placement"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 KAFKA = "kafka/training"
-PROGRAM = Path("/opt/scorestream/deploy/training")
 RUNS = Path("/var/lib/scorestream")
 ENDS_AT_ONCE = [FINDING, USAGE, REFUSED]
 
@@ -166,8 +168,7 @@ def test_what_is_referred_to_is_there(name: str) -> None:
 def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Path) -> None:
     training, _ = loaded(name, tmp_path)
     (container,) = pod(name)["containers"]
-    assert container["command"] == ["python3", str(PROGRAM), "run", "/etc/scorestream/training.yaml"]
-    assert f"COPY deploy/training {PROGRAM}" in (ROOT / "Dockerfile").read_text().splitlines()
+    assert container["command"] == ["scorer", "train", "run", "/etc/scorestream/training.yaml"]
     assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe])
     assert training.publish.password_file is not None
     assert training.signature is None  # the champion's
@@ -176,11 +177,52 @@ def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Pa
     for part in ("requests", "limits"):
         assert container["resources"][part].get("nvidia.com/gpu", 0) == training.gpus
     assert not training.gpus or training.gpus == training.workers
-    tolerated = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if training.gpus else None
-    assert pod(name).get("tolerations") == tolerated
+    of_gpus = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert (of_gpus in pod(name).get("tolerations", [])) == bool(training.gpus)
     assert training.snapshot.hold_out >= 7 * training.gate.block  # intervals are drawn from its blocks
     scorers = of_kind(rendered(name), "StatefulSet")["flight-delay-scorer"]
     assert written(name)["scorer.yaml"] == yaml.safe_load(configuration(rendered(name), scorers))
+
+
+@needs_helm
+def test_the_placement_of_the_values_is_that_of_the_pods() -> None:
+    values = yaml.safe_load((chart.EXAMPLES / f"{PLACED}.yaml").read_text())["training"]
+    placed = pod(PLACED)
+    assert placed["nodeSelector"] == values["nodeSelector"]
+    assert placed["priorityClassName"] == values["priorityClassName"]
+    assert [toleration["key"] for toleration in placed["tolerations"]] == ["node.example.com/pool", "nvidia.com/gpu"]
+    assert placed["affinity"] == {"nodeAffinity": {REQUIRED: of_kinds(values["gpu"]["kinds"])}}
+
+
+@needs_helm
+def test_a_kind_of_gpu_is_required_beside_the_affinity_of_the_values_on_every_node() -> None:
+    preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}}
+    gpu = {"resource": "nvidia.com/mig-3g.40gb", "kinds": ["H100"], "label": "gpu-kind"}
+    files = [chart.EXAMPLES / f"{part}.yaml" for part in TRAINING[NODES]]
+    things = chart.render(files, {"training.gpu": gpu, "training.affinity": preferred})
+    job_pod = of_kind(things, "CronJob")["flight-delay-training"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    runtime = of_kind(things, "TrainingRuntime")["flight-delay-training-nodes"]["spec"]["template"]["spec"]
+    node_pod = runtime["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    terms = of_kinds(["H100"], "gpu-kind")
+    for spec, count in ((job_pod, 2), (node_pod, 1)):
+        assert spec["affinity"] == {"nodeAffinity": {**preferred["nodeAffinity"], REQUIRED: terms}}
+        assert spec["containers"][0]["resources"]["limits"]["nvidia.com/mig-3g.40gb"] == count
+
+
+def of_kinds(kinds: list[str], label: str = "nvidia.com/gpu.product") -> Object:
+    """The required nodes with one of these kinds of GPU."""
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": label, "operator": "In", "values": kinds}]}]}
+
+
+def test_a_quota_limits_the_runs_of_each_type() -> None:
+    limited = {}
+    for quota in manifests.quotas().values():
+        (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+        assert (scope["scopeName"], scope["operator"], [*quota["spec"]["hard"]]) == ("PriorityClass", "In", ["pods"])
+        assert [quota["metadata"]["name"]] == scope["values"]
+        limited[scope["values"][0]] = int(quota["spec"]["hard"]["pods"])
+    assert limited == {"scoring-training": 4, "scoring-training-gpu": 1}
+    assert limited.keys() <= priority_classes().keys()
 
 
 @needs_helm
@@ -300,7 +342,8 @@ def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> N
     assert trainer["command"] == container["command"] == ["torchrun"]
     module, folder, epochs = trainer["args"][1:]
     assert importlib.util.find_spec(module)
-    assert {"name": "PYTHONPATH", "value": str(PROGRAM.parent)} in container["env"]
+    (link,) = (line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("RUN ln -s"))
+    assert {"name": "PYTHONPATH", "value": link.split()[-1]} in container["env"]
     assert Path(folder).parents[1] == training.folder
     assert int(epochs) == training.search.rungs[-1]
     assert trainer["numNodes"] * trainer["numProcPerNode"] in (2, 4, 8)

@@ -1,9 +1,8 @@
-"""The rooms of deploy/training, top to bottom. import-linter holds those of the packages that are installed; this is none."""
+"""The rooms of deploy/training, top to bottom. import-linter holds those of the packages at the top of the wheel."""
 
 import grimp
 
 LAYERS = (
-    {"__main__"},
     {"cli"},
     {"commands"},
     {"demo"},

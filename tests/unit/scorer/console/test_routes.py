@@ -241,7 +241,7 @@ def test_training_page_shows_verdicts_and_reasons() -> None:
     assert page.count("signed by training") == 3
     assert re.search(r"not worse: auc</th><td><span class=\"pill bad\">not met", page)
     assert "16 trials, 864 trees; early stopping saved 78 % of 3,888" in page
-    assert f"python deploy/training show {trained.run_id(1)}" in page
+    assert f"scorer train show training.yaml {trained.run_id(1)}" in page
     assert "do not include the run elsewhere" in client(state).get("/training?run=elsewhere").text
     assert "No run matches" in client(state).get("/training?show=same").text
 

@@ -137,7 +137,7 @@ def test_slice_has_its_own_margin_and_run_page_is_complete() -> None:
     assert [title for title, _ in shown.matrices] == [f"champion {CHAMPION[0]}", f"challenger {trained.version(1)}"]
     assert (len(shown.spans), shown.spans_left_out, len(shown.rules)) == (8, 0, 5)
     assert [text for _, _, text in shown.commands] == [
-        f"python deploy/training show {trained.run_id(1)}",
+        f"scorer train show training.yaml {trained.run_id(1)}",
         f"model-registry inspect oci:./registry/m:{trained.version(1)} --key KEY.pub --json",
     ]
     bare = view.shown(run(), LINES)

@@ -1,0 +1,44 @@
+"""The events of a run, as its steps and trials report them while they happen. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class RunEvents(Protocol):
+    """Receives the events of one run. A call never raises, never waits longer than a second, and may come from any thread."""
+
+    def step_started(self, step: str) -> None:
+        """Report the start of a step."""
+
+    def step_ended(self, step: str, seconds: float, result: object) -> None:
+        """Report the end of a step with its duration and its result."""
+
+    def step_failed(self, step: str, seconds: float, reason: str) -> None:
+        """Report the failure of a step with its reason."""
+
+    def trial_started(self, trial: int, budget: int, parameters: Mapping[str, Any], *, final: bool = False) -> None:
+        """Report the start of a trial up to a budget; `final` is the training of the final model."""
+
+    def metrics(self, trial: int, budget: int, values: Mapping[str, float], *, final: bool = False) -> None:
+        """Report the metric values of a trial at a budget: one line of its `metrics.jsonl`."""
+
+    def trial_ended(self, trial: int, budget: int, seconds: float, failure: str, log_tail: str, *, final: bool = False) -> None:
+        """Report the end of a trial. `failure` is empty if it succeeded; `log_tail` is the end of its log."""
+
+
+class NoEvents:
+    """Discards all events (implements `RunEvents`)."""
+
+    def step_started(self, step: str) -> None: ...
+
+    def step_ended(self, step: str, seconds: float, result: object) -> None: ...
+
+    def step_failed(self, step: str, seconds: float, reason: str) -> None: ...
+
+    def trial_started(self, trial: int, budget: int, parameters: Mapping[str, Any], *, final: bool = False) -> None: ...
+
+    def metrics(self, trial: int, budget: int, values: Mapping[str, float], *, final: bool = False) -> None: ...
+
+    def trial_ended(
+        self, trial: int, budget: int, seconds: float, failure: str, log_tail: str, *, final: bool = False
+    ) -> None: ...
