@@ -95,7 +95,7 @@ def _fuse(saved: HuggingFaceModel, target: Path) -> list[str]:
     tokens = word_piece_graph.add_tokenizer(builder, saved.tokenizer, table, TEXT)
     notes = [_compare_tokens(saved, tokenizer, builder, tokens[0])]
     model = onnx.load(str(saved.model), load_external_data=False)
-    _check(saved, model)
+    check(saved, model)
     for name, source in zip(FEEDS, tokens, strict=True):
         declared = next((tensor for tensor in model.graph.input if tensor.name == name), None)
         if declared is not None:
@@ -109,7 +109,7 @@ def _fuse(saved: HuggingFaceModel, target: Path) -> list[str]:
     return [*notes, note, f"texts are cut off after {saved.tokenizer.max_length} tokens"]
 
 
-def _check(saved: HuggingFaceModel, model: Any) -> None:
+def check(saved: HuggingFaceModel, model: Any) -> None:
     """Raise Refused if the graph has inputs that the tokenizer does not feed, or an opset that is too old."""
     constants = {constant.name for constant in model.graph.initializer}
     inputs = [tensor.name for tensor in model.graph.input if tensor.name not in constants]
