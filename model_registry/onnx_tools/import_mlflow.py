@@ -189,6 +189,8 @@ def _lightgbm_to_onnx(saved: MlflowModel, model: Any) -> bytes:
     from onnxmltools.convert.common.data_types import FloatTensorType
 
     types = [(ROW, FloatTensorType([None, _width(saved, model)]))]
+    if getattr(getattr(model, "classes_", None), "dtype", None) == bool:  # onnxmltools (1.16) cannot name boolean classes
+        model = model.booster_
     data: bytes = convert_lightgbm(model, initial_types=types, zipmap=False, target_opset=OPSETS[""]).SerializeToString()
     return data
 
@@ -243,7 +245,7 @@ def _compare(saved: MlflowModel, model: Any, converted: Path, per_column: bool) 
 
 
 def _original_scores(saved: MlflowModel, model: Any) -> Any:
-    rows: Any = _array(saved)
+    rows: Any = _array(saved, np.float64)
     if saved.columns:
         try:
             import pandas
@@ -255,7 +257,7 @@ def _original_scores(saved: MlflowModel, model: Any) -> Any:
 
 def _tensors(saved: MlflowModel, per_column: bool) -> dict[str, Any]:
     if not per_column:
-        return {ROW: _array(saved)}
+        return {ROW: _array(saved, np.float32)}
     dtypes = {column.name: mlflow_folder.COLUMN_DTYPES[column.type] for column in saved.columns}
     return {
         name: np.array([[_value(row, name, dtype)] for row in saved.example], object if dtype == "string" else dtype)
@@ -263,14 +265,12 @@ def _tensors(saved: MlflowModel, per_column: bool) -> dict[str, Any]:
     }
 
 
-def _array(saved: MlflowModel) -> Any:
-    """Return the rows of the input example as an array (B, n) of float32; a table with texts gives None."""
+def _array(saved: MlflowModel, dtype: Any) -> Any:
+    """Return the rows of the input example as an array (B, n); a table with texts gives None."""
     if any(column.type not in mlflow_folder.NUMBERS for column in saved.columns):
         return None
     names: Sequence[str] = [column.name for column in saved.columns]
-    return np.array(
-        [[_value(row, name, "float32") for name in names] if names else row[""] for row in saved.example], np.float32
-    )
+    return np.array([[_value(row, name, "float32") for name in names] if names else row[""] for row in saved.example], dtype)
 
 
 def _value(row: dict[str, Any], name: str, dtype: str) -> Any:

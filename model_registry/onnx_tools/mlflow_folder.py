@@ -88,7 +88,8 @@ def _inputs(folder: Path, signature: Any) -> tuple[tuple[Column, ...], int | Non
     if not isinstance(inputs, list) or not all(isinstance(entry, dict) for entry in inputs):
         raise Refused(f"the signature in {folder / MLMODEL} is not a list of inputs", "save the model again")
     if any(entry.get("type") == "tensor" for entry in inputs):
-        shape = (inputs[0].get("tensor-spec") or {}).get("shape")
+        spec = inputs[0].get("tensor-spec")
+        shape = spec.get("shape") if isinstance(spec, dict) else None
         unnamed = len(inputs) == 1 and "name" not in inputs[0] and isinstance(shape, list) and len(shape) == 2
         return (), shape[1] if unnamed and isinstance(shape[1], int) and shape[1] > 0 else None
     return tuple(_column(folder, entry) for entry in inputs), None
