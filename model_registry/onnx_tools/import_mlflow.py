@@ -189,7 +189,7 @@ def _lightgbm_to_onnx(saved: MlflowModel, model: Any) -> bytes:
     from onnxmltools.convert.common.data_types import FloatTensorType
 
     types = [(ROW, FloatTensorType([None, _width(saved, model)]))]
-    if getattr(getattr(model, "classes_", None), "dtype", None) == bool:  # onnxmltools (1.16) cannot name boolean classes
+    if np.asarray(getattr(model, "classes_", ())).dtype.kind == "b":  # onnxmltools (1.16) cannot name boolean classes
         model = model.booster_
     data: bytes = convert_lightgbm(model, initial_types=types, zipmap=False, target_opset=OPSETS[""]).SerializeToString()
     return data
