@@ -88,11 +88,17 @@ def _inputs(folder: Path, signature: Any) -> tuple[tuple[Column, ...], int | Non
     if not isinstance(inputs, list) or not all(isinstance(entry, dict) for entry in inputs):
         raise Refused(f"the signature in {folder / MLMODEL} is not a list of inputs", "save the model again")
     if any(entry.get("type") == "tensor" for entry in inputs):
-        spec = inputs[0].get("tensor-spec")
-        shape = spec.get("shape") if isinstance(spec, dict) else None
-        unnamed = len(inputs) == 1 and "name" not in inputs[0] and isinstance(shape, list) and len(shape) == 2
-        return (), shape[1] if unnamed and isinstance(shape[1], int) and shape[1] > 0 else None
+        return (), _width(inputs)
     return tuple(_column(folder, entry) for entry in inputs), None
+
+
+def _width(inputs: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the number of columns of the only tensor, if it has no name and is a table; else None."""
+    spec = inputs[0].get("tensor-spec")
+    shape = spec.get("shape") if isinstance(spec, dict) else None
+    if len(inputs) > 1 or "name" in inputs[0] or not isinstance(shape, list) or len(shape) != 2:
+        return None
+    return shape[1] if isinstance(shape[1], int) and shape[1] > 0 else None
 
 
 def _column(folder: Path, entry: Mapping[str, Any]) -> Column:

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -413,3 +416,17 @@ def test_a_model_of_one_event_at_a_time_becomes_a_version(
     assert [json.loads(line)["score"] for line in lines.splitlines()] == scores
     (drafted / "golden.jsonl").write_text(lines)
     assert answer(*push)["golden_examples"] == 2
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(folder: Path) -> None:
+    named_inputs(folder / "late.onnx")
+    init = [sys.executable, "-m", "model_registry", "init", "late.onnx", "--into"]
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        done = subprocess.run(
+            [*init, "one"], stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"}
+        )
+        os.close(theirs)
+        assert b"converting the model" in terminal.read(1 << 16)
+    assert done.stdout.startswith(b"wrote")
+    assert subprocess.run([*init, "two"], capture_output=True, check=True).stderr == b""
