@@ -156,8 +156,10 @@ def _add_head(saved: HuggingFaceModel, model: Any, builder: GraphBuilder, mask: 
     if logits is not None:
         numbers = builder.add("Cast", logits.name, to=FLOAT)
         activation = _activation(saved)
-        attributes = {"axis": 1} if activation == "Softmax" else {}
-        builder.add(activation, numbers, name=PROBABILITIES, **attributes)
+        if activation == "Softmax":
+            builder.add("Softmax", numbers, name=PROBABILITIES, axis=1)
+        else:
+            builder.add(activation, numbers, name=PROBABILITIES)
         width = len(saved.labels) or logits.shape[1]
         declared = helper.make_tensor_value_info(PROBABILITIES, TensorProto.FLOAT, ["batch_size", width])
         note = f"output {PROBABILITIES!r}: {activation} of the logits" if activation != "Identity" else "output: the logits"
