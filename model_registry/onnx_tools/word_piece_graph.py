@@ -189,12 +189,18 @@ def _add_tokens(graph: GraphBuilder, tokenizer: WordPiece, words: str) -> tuple[
 
 def _add_batch(graph: GraphBuilder, tokenizer: WordPiece, texts: str, ids: str, text_of: str) -> tuple[str, str, str]:
     """Add nodes that cut off texts that are too long, append the last token, and pad the texts to one length."""
+    zero, one = graph.constant(0), graph.constant(1)
     count = _add_size(graph, texts, 0)
-    text = graph.add("Reshape", _add_range(graph, count), graph.constant([-1, 1]))
-    same = graph.add("Cast", graph.add("Equal", text, graph.add("Reshape", text_of, graph.constant([1, -1]))), to=7)
-    lengths = graph.add("ReduceSum", same, graph.constant([1]), keepdims=0)
-    starts = graph.add("CumSum", lengths, graph.constant(0), exclusive=1)
-    place = graph.add("Sub", _add_range(graph, _add_size(graph, ids, 0)), graph.add("Gather", starts, text_of))
+    total = _add_size(graph, ids, 0)
+    index = _add_range(graph, total)
+    # The texts follow each other, and each has at least one token: a text starts where the number of the text changes.
+    before = graph.add("Gather", text_of, graph.add("Max", graph.add("Sub", index, one), zero))
+    is_start = graph.add("Or", graph.add("Equal", index, zero), graph.add("Less", before, text_of))
+    starts = graph.add("Compress", index, is_start, axis=0)
+    ends = graph.add("Slice", starts, graph.constant([1]), graph.constant([np.iinfo(np.int64).max]))
+    ends = graph.add("Concat", ends, graph.add("Reshape", total, graph.constant([1])), axis=0)
+    lengths = graph.add("Sub", ends, starts)
+    place = graph.add("Sub", index, graph.add("Gather", starts, text_of))
     room = graph.constant(tokenizer.max_length - 1)
     fits = graph.add("Less", place, room)
     ids, text_of, place = (graph.add("Compress", values, fits, axis=0) for values in (ids, text_of, place))
@@ -204,9 +210,9 @@ def _add_batch(graph: GraphBuilder, tokenizer: WordPiece, texts: str, ids: str, 
     shape = graph.add("Concat", graph.add("Reshape", count, graph.constant([1])), longest, axis=0)
     padded = graph.add("Expand", graph.constant(tokenizer.padding), shape)
     padded = graph.add("ScatterND", padded, _add_pairs(graph, text_of, place), ids)
-    flat_text = graph.add("Reshape", text, graph.constant([-1]))
-    ends = graph.add("Add", graph.add("Mul", flat_text, graph.constant(0)), graph.constant(tokenizer.last))
-    token_ids = graph.add("ScatterND", padded, _add_pairs(graph, flat_text, lengths), ends)
+    text = _add_range(graph, count)
+    last = graph.add("Add", graph.add("Mul", text, zero), graph.constant(tokenizer.last))
+    token_ids = graph.add("ScatterND", padded, _add_pairs(graph, text, lengths), last)
     column = graph.add(
         "Reshape", _add_range(graph, graph.add("Reshape", longest, graph.constant([], np.int64))), graph.constant([1, -1])
     )

@@ -6,7 +6,6 @@ MLflow is installed into a temporary environment beside the packages of this one
 import json
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import venv
 from pathlib import Path
@@ -70,7 +69,8 @@ def _environment(folder: Path) -> str:
     python = str(folder / "bin" / "python")
     subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
     (packages,) = (folder / "lib").glob("python*/site-packages")
-    (packages / "zz-tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    seen = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "zz-tests.pth").write_text("".join(f"{path}\n" for path in (*seen, ROOT)))
     return python
 
 
