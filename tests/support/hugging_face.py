@@ -28,8 +28,8 @@ def tokenizer(*, lower: bool = True) -> Tokenizer:
     trained.train_from_iterator(
         CORPUS * 3, trainers.WordPieceTrainer(vocab_size=400, special_tokens=SPECIAL, show_progress=False)
     )
-    frame = [(token, trained.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
-    trained.post_processor = processors.BertProcessing(*frame)
+    vocabulary = trained.get_vocab()
+    trained.post_processor = processors.BertProcessing(("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"]))
     return trained
 
 

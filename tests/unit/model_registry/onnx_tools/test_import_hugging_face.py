@@ -73,7 +73,7 @@ def change(path: Path, name: str, **parts: Any) -> None:
     (path / name).write_text(json.dumps(document | parts))
 
 
-TOKENIZERS = {
+TOKENIZERS: dict[str, dict[str, Any]] = {
     "model BPE": {"model": {"type": "BPE", "vocab": {}, "merges": []}},
     "model Unigram": {"model": {"type": "Unigram", "vocab": []}},
     "normalizer NFC": {"normalizer": {"type": "NFC"}},
