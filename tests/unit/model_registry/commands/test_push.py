@@ -226,7 +226,7 @@ def test_accept_writes_the_scores_of_examples_with_joined_values(folder: Path) -
     (folder / "v1" / "signature.json").write_text(json.dumps({"inputs": inputs, "output": {"tensor": "p", "index": 1}}))
     example = {"event": {"a": 3.0, "customers.b": 7}, "score": BLANK, "tolerance": 1e-4}
     (folder / "v1" / "golden.jsonl").write_text(json.dumps(example) + "\n")
-    assert answer("push", "v1", f"{REPO}:1.0.0", "--accept")["accepted"] == 1
+    assert json.loads(run("push", "v1", f"{REPO}:1.0.0", "--accept", "--json").stdout)["accepted"] == 1
     assert json.loads((folder / "v1" / "golden.jsonl").read_text()) == {**example, "score": 0.5}
 
 
