@@ -317,3 +317,18 @@ def progress_bars() -> "Iterator[Progress | None]":
             progress.update(tasks[content.digest], completed=done)
 
         yield update
+
+
+@contextmanager
+def working_bar(description: str) -> Iterator[None]:
+    """Show on stderr that work is in progress, with its time so far. Nothing is shown if stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(description, total=None)
+        yield

@@ -61,6 +61,7 @@ RUNS = {
     "coverage": ("tests.coverage", "branch coverage of unit, conformance and integration tests together"),
     "cluster": ("tests.packaging.cluster", "the chart on a real Kubernetes API server"),
     "cosign": ("tests.support.cosign", "signatures exchanged with cosign"),
+    "mlflow": ("tests.support.mlflow_real", "model folders that the real MLflow writes, packaged and pushed"),
     "deploy": ("tests.packaging.deploy", "render and check manifests, dashboards and alerts"),
     "image": ("tests.benchmarks.image", "build, run and kill the container image"),
     "seeing": ("tests.benchmarks.seeing", "alerts, dashboards and runbooks with a real Prometheus"),

@@ -1,11 +1,12 @@
 """The command `init`: drafts the package of a model."""
 
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from model_registry.cli_common import Json, print_result
+from model_registry.cli_common import Json, print_result, working_bar
 from model_registry.default_limits import DEFAULT_DOMAINS
 from model_registry.untrusted_input.terminal_text import printable
 
@@ -33,7 +34,14 @@ Into = Annotated[
 
 
 def init(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="An ONNX model, a model folder of MLflow, or a folder of Hugging Face with an ONNX export and tokenizer.json.",
+            show_default=False,
+        ),
+    ],
     example: Example = None,
     labels: LabelsFile = None,
     into: Into = None,
@@ -49,13 +57,34 @@ def init(
             show_default=False,
         ),
     ] = None,
+    trust_pickle: Annotated[
+        bool,
+        typer.Option(
+            "--trust-pickle", help="Load a pickle in a folder of MLflow. Loading it runs any code that its author put into it."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draft the package of a model; gaps that need a decision are marked FILL IN. Existing files are not overwritten."""
-    from model_registry.onnx_tools import draft_package
+    from model_registry.onnx_tools import draft_package, import_folder
+    from model_registry.onnx_tools.imported_model import ImportedModel
 
-    folder = into or Path(f"{model.stem}-1.0.0")
-    drafted = draft_package.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])), table or ())
+    folder = into or Path(f"{model.resolve().name if model.is_dir() else model.stem}-1.0.0")
+    with tempfile.TemporaryDirectory(prefix="model-registry-") as scratch, working_bar("converting the model"):
+        imported = (
+            import_folder.convert(model, Path(scratch), trust_pickle=trust_pickle) if model.is_dir() else ImportedModel(model)
+        )
+        drafted = draft_package.write(
+            imported.model,
+            folder,
+            example or imported.example,
+            labels or imported.labels,
+            (*DEFAULT_DOMAINS, *imported.domains, *(op_domain or [])),
+            table or (),
+            imported.columns,
+            imported.optional,
+        )
+    drafted.notes[:0] = imported.notes
     value = {
         "folder": str(folder),
         "files": drafted.files,

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.cli_common import Json, Ref, champion_of, open_repository, print_message, print_result, progress_bars
+from model_registry.cli_common import (
+    Json,
+    Ref,
+    champion_of,
+    format_table,
+    open_repository,
+    print_message,
+    print_result,
+    progress_bars,
+)
 from model_registry.default_limits import DEFAULT_DOMAINS
 from model_registry.errors import BadReference
+from model_registry.untrusted_input.terminal_text import printable_json
 
 MountFrom = Annotated[
     list[str] | None,
@@ -24,7 +34,9 @@ MountFrom = Annotated[
 ]
 if TYPE_CHECKING:
     from model_registry.container_image.build import BaseImage
-    from model_registry.onnx_tools.prepare_package import PreparedPackage
+    from model_registry.onnx_tools.prepare_package import AcceptedScore, PreparedPackage
+
+SHOWN_CHARACTERS = 40  # most characters of an event or a score in the table of --accept
 
 
 class Device(StrEnum):
@@ -57,6 +69,12 @@ def push(
         list[str] | None,
         typer.Option(metavar="DOMAIN", help="Allow ONNX operators of this custom domain, such as ai.onnx.contrib; repeatable."),
     ] = None,
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept", help="Show the model's scores of the golden examples, and write them into golden.jsonl first."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Check a folder's model, signature and golden examples, and store the folder as a version.
@@ -68,6 +86,7 @@ def push(
     with progress_bars() as progress:
         store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
         with _print_gaps(folder):
+            accepted = _accept(folder, op_domain or []) if accept else []
             ready = _prepare(folder, device or [], op_domain or [])
         stated = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
         base = _base(ctx, image) if image else None
@@ -83,11 +102,35 @@ def push(
             only=ready.files,
         )
     value: dict[str, Any] = {"name": target.name, "version": target.tag, "digest": pushed.digest}
-    value |= {"golden_examples": len(ready.package.golden)}
+    value |= {"golden_examples": len(ready.package.golden), "accepted": sum(example.differs for example in accepted)}
     value |= {"ran_with_onnxruntime": ready.onnxruntime_version, "signature_derived": ready.derived, "left_out": ready.left_out}
     if ready.onnxruntime_version and not json and ready.package.golden:
         print_message(f"the model gives the scores of its golden examples ({len(ready.package.golden)})")
     print_result(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
+
+
+def _accept(folder: Path, op_domains: Sequence[str]) -> "list[AcceptedScore]":
+    """Show the scores that the model gives to the golden examples on stderr, and write them into golden.jsonl."""
+    from model_registry.onnx_tools import prepare_package
+    from model_registry.sandbox import run_apart
+
+    accepted = prepare_package.score_golden_examples(folder, op_domains=(*DEFAULT_DOMAINS, *op_domains), run=run_apart)
+    rows = [
+        [number, *map(_shortened, (example.event, example.stated, example.score)), "yes" if example.differs else ""]
+        for number, example in enumerate(accepted, start=1)
+    ]
+    for line in format_table(["line", "event", "golden.jsonl", "model", "written"], rows).splitlines():
+        print_message(line)
+    if any(example.differs for example in accepted):
+        prepare_package.write_accepted(folder, accepted)
+    return accepted
+
+
+def _shortened(value: object) -> str:
+    import msgspec
+
+    text = printable_json(msgspec.json.encode(value)).decode()
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
 
 def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "PreparedPackage":
@@ -131,8 +174,7 @@ def _print_gaps(folder: Path) -> Iterator[None]:
         if not error.lines:
             raise
         print_message(f"error: {error}")
-        print_message("hint: stdout has its lines with the model's scores; if they are correct, replace the file by them")
-        print_message("      (redirect into another file and rename it: a shell empties a file before push reads it)")
+        print_message("hint: stdout has its lines with the model's scores; if they are correct, push with --accept")
         print_result(False, None, error.lines.rstrip())
         raise typer.Exit(error.exit_code) from None
     except Underivable as error:

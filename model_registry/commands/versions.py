@@ -1,5 +1,6 @@
 """The commands that read versions: `pull`, `list`, `inspect`."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from model_registry import atomic_files
 from model_registry.cli_common import (
     Json,
     Keys,
@@ -19,6 +21,7 @@ from model_registry.cli_common import (
     progress_bars,
     trusted_keys,
 )
+from model_registry.errors import BadReference
 from model_registry.oci import digests, tags
 from model_registry.untrusted_input.terminal_text import printable
 
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
     from model_registry.package.signature import Signature
     from model_registry.stores.base import Store
 
+RefOrFolder = Annotated[
+    str,
+    typer.Argument(
+        metavar="REF|DIR", help="The version (HOST/PATH:TAG, oci:FOLDER:TAG), or the folder of a package.", show_default=False
+    ),
+]
 Diff = Annotated[
     str | None,
     typer.Option(
@@ -74,18 +83,20 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     print_result(json, {"repository": store.repository, "versions": rows}, table)
 
 
-def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
-    """Show a version's files, inputs, outputs and attestations, or its differences from another version (--diff).
+def inspect(ctx: typer.Context, ref: RefOrFolder, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
+    """Show the files, fields, outputs and attestations of a version or package folder, or the differences (--diff).
 
     The model itself is not read.
     """
-    import msgspec
-
     from model_registry import package
     from model_registry.channels import channel
     from model_registry.stores import resolve_index
 
-    store, target = open_repository(ctx, ref)
+    if Path(ref).is_dir():
+        _inspect_folder(Path(ref), json=json, compared=diff is not None or bool(key))
+        return
+    with package.suggest_folder(ref):
+        store, target = open_repository(ctx, ref)
     if diff is not None:
         beside = f"{target.bare()}:{diff}" if "/" not in diff and ":" not in diff else diff
         other, old = open_repository(ctx, beside)
@@ -102,16 +113,71 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
         "roles": resolution.roles if resolution else (),
         "files": files,
     }
-    value["signature"] = msgspec.json.decode(signature.to_json()) if signature else None
+    value |= _contract_document(signature)
     value["attestations"] = _attestations(store, digest, key)
-    lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
+    lines: list[tuple[str, object]] = [
+        (key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]
+    ]
     lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
-    lines += _contract(signature) if signature else []
+    attested: list[tuple[str, object]] = []
     for entry in value["attestations"]:
         signature_state = f"signed by {entry['key']}" if entry["verified"] else f"not verified: {entry['fault']}"
-        lines.append(("attested", f"{entry['type']} ({signature_state})"))
-    print_result(json, value, "\n".join(f"{key:<9} {printable(shown)}" for key, shown in lines))
+        attested.append(("attested", f"{entry['type']} ({signature_state})"))
+    print_result(json, value, _format_version(lines, signature, attested))
+
+
+def _inspect_folder(folder: Path, *, json: bool, compared: bool) -> None:
+    """Print what `inspect` shows of a package folder. `compared` states whether options that need a version were given."""
+    from model_registry import package
+    from model_registry.oci import build_artifact
+    from model_registry.package import placeholders
+
+    if compared:
+        raise BadReference(f"{folder} is a folder, and --diff and --key need a pushed version", "push the folder first")
+    placeholders.check(folder)
+    read = package.read(folder)
+    with atomic_files.report_os_errors(f"the package {folder}"):
+        files = [
+            {"path": path, "size": (folder / path).stat().st_size} for path in sorted(build_artifact.walk(folder, hidden=False))
+        ]
+    value: dict[str, Any] = {"folder": str(folder), "files": files, "golden_examples": len(read.golden)}
+    value |= _contract_document(read.signature)
+    lines: list[tuple[str, object]] = [("folder", folder)]
+    lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
+    lines.append(("golden", f"{len(read.golden)} examples"))
+    if read.signature is None:
+        lines.append(("signature", "none: push derives it if the model allows only one"))
+    print_result(json, value, _format_version(lines, read.signature, []))
+
+
+def _contract_document(signature: "Signature | None") -> dict[str, Any]:
+    """Return a signature as JSON, with its fields and outputs listed, also their properties that signature.json may omit."""
+    import msgspec
+
+    from model_registry.package import field_listing
+
+    if signature is None:
+        return {"signature": None, "fields": [], "outputs": []}
+    document = msgspec.json.decode(signature.to_json())
+    fields, outputs = field_listing.list_fields(signature), field_listing.list_outputs(signature)
+    return {"signature": document, "fields": fields, "outputs": outputs}
+
+
+def _format_version(
+    lines: Sequence[tuple[str, object]], signature: "Signature | None", attested: Sequence[tuple[str, object]]
+) -> str:
+    """Return the text of `inspect`: lines with a key, the table of the fields, and the lines of the outputs."""
+    from model_registry.package import field_listing
+
+    def aligned(pairs: Sequence[tuple[str, object]]) -> list[str]:
+        return [f"{key:<9} {printable(shown)}" for key, shown in pairs]
+
+    parts = aligned(lines)
+    if signature:
+        table = format_table(field_listing.COLUMNS, field_listing.field_rows(signature)) if signature.fields else ""
+        parts += ["", *([table, ""] if table else []), *aligned(_contract(signature))]
+    return "\n".join([*parts, *aligned(attested)])
 
 
 def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
@@ -134,18 +200,11 @@ def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[d
     ]
 
 
-def _contract(signature: "Signature") -> list[tuple[str, str]]:
-    """Return the lines (kind, description) that describe a version's inputs, constants, outputs, labels and decision."""
-    from model_registry.package import field_sources, json_path, version_difference
+def _contract(signature: "Signature") -> list[tuple[str, object]]:
+    """Return the lines (kind, description) that describe a version's constants, outputs, labels and decision."""
+    from model_registry.package import version_difference
 
-    where = {
-        field.name: field_sources.describe_source(field) or (f" at {json_path.format_path(field.path)}" if field.path else "")
-        for field in signature.fields
-    }
-    lines = [
-        ("input", f"{field.name}: {version_difference.describe_type(field)}{where[field.name]}") for field in signature.fields
-    ]
-    lines += [
+    lines: list[tuple[str, object]] = [
         ("constant", f"{tensor.tensor}: {version_difference.describe_tensor(tensor)}")
         for tensor in signature.inputs
         if tensor.value is not None

@@ -10,7 +10,7 @@ IN).
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,30 @@ def draft_inputs(
     if values:
         _mask(tensors, documents)
     return [documents[tensor.name] for tensor in tensors], drafting.notes
+
+
+def apply_columns(document: dict[str, Any], columns: Sequence[str], optional: Collection[str]) -> dict[str, Any]:
+    """Return the draft of an input with the fields that the saved model itself names.
+
+    Args:
+        document: The draft.
+        columns: The fields of a row in their order, for the only input of a model; empty to keep the drafted fields.
+        optional: The names of the fields that events may lack. Such a field gets a placeholder for its default.
+    """
+    if "fields" not in document:
+        return document
+    drafted = {_name(entry): entry for entry in document["fields"]}
+    fields = [drafted.get(column, column) for column in columns] or document["fields"]
+    gap = f"{BLANK}: the value to use if an event lacks this field"
+    fields = [
+        {"name": entry, "required": False, "default": gap} if isinstance(entry, str) and entry in optional else entry
+        for entry in fields
+    ]
+    return document | {"fields": fields}
+
+
+def _name(entry: Any) -> str:
+    return str(entry["name"] if isinstance(entry, dict) else entry)
 
 
 def _check_tables(tables: Sequence[str], values: Mapping[Path, Sequence[Any]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from model_registry import package
+from model_registry.default_limits import DEFAULT_DOMAINS
 from model_registry.errors import Refused
 from model_registry.onnx_tools import (
     declared_tensors,
@@ -56,6 +57,15 @@ class DraftedPackage:
     commands: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class SavedFields:
+    """What is known of the fields before the draft: their tables, their order in a row, and which of them events may lack."""
+
+    tables: Sequence[str]
+    columns: Sequence[str]
+    optional: Collection[str]
+
+
 def write(
     model: Path,
     folder: Path,
@@ -63,6 +73,8 @@ def write(
     labels: Path | None,
     domains: Collection[str],
     tables: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    optional: Collection[str] = (),
 ) -> DraftedPackage:
     """Draft the package of a model and write it into a folder.
 
@@ -73,6 +85,8 @@ def write(
         labels: A file with the labels of the output's columns; None drafts without labels.
         domains: The operator domains that are allowed in addition to the standard ones.
         tables: The names of the tables from which fields of the examples are joined.
+        columns: The names of the fields of a row, in their order, for a model with one input; empty if they are not known.
+        optional: The names of the fields that events may lack.
 
     Raises:
         Corrupt: The model is not an ONNX file.
@@ -80,7 +94,8 @@ def write(
             of the tables.
     """
     with tempfile.TemporaryDirectory(prefix="model-registry-") as scratch:
-        return _write(model, folder, example, labels, domains, tables, Path(scratch))
+        fields = SavedFields(tables, columns, optional)
+        return _write(model, folder, example, labels, domains, fields, Path(scratch))
 
 
 def _write(
@@ -89,7 +104,7 @@ def _write(
     example: Path | None,
     labels: Path | None,
     domains: Collection[str],
-    tables: Sequence[str],
+    fields: SavedFields,
     scratch: Path,
 ) -> DraftedPackage:
     onnx_file = safety.check(stated, None, domains)
@@ -98,7 +113,7 @@ def _write(
     model, changes = _without_zipmap(stated, onnx_file, folder, scratch)
     onnx_file = onnx_file if model is stated else safety.check(model, None, domains)
     events = draft_events.read(example) if example else []
-    document, notes = _signature(onnx_file, events, draft_labels.read(labels) if labels else [], tables)
+    document, notes = _signature(onnx_file, events, draft_labels.read(labels) if labels else [], fields)
     notes[:0] = changes
     signature = None if any(placeholders.find_in_document(document)) else parse_signature(msgspec.json.encode(document))
     if signature and (fault := declared_tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
@@ -111,7 +126,10 @@ def _write(
         f"# {name} {version}\n\n{BLANK}: what the score says of an event, what the model was trained on, its limits.\n"
     )
     return DraftedPackage(
-        draft_folder.write(model, onnx_file, folder, texts), notes, _open(folder, texts), _commands(folder, name, version)
+        draft_folder.write(model, onnx_file, folder, texts),
+        notes,
+        _open(folder, texts),
+        _commands(folder, name, version, domains),
     )
 
 
@@ -146,21 +164,22 @@ def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Pat
 
 
 def _signature(
-    onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[str], tables: Sequence[str]
+    onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[str], known: SavedFields
 ) -> tuple[dict[str, Any], list[str]]:
     stated = onnx_file.inputs
     values = draft_events.values(events)
     outputs = draft_unbatched.batched(stated, onnx_file.outputs)
     reason = draft_unbatched.reason_for_single_events(stated, outputs)
     opened = list(stated)
-    drafted, notes = draft_inputs.draft_inputs(opened, values, tables)
+    drafted, notes = draft_inputs.draft_inputs(opened, values, known.tables)
     lengths = "" if reason else draft_unbatched.reason_for_single_lengths(stated, outputs, drafted)
     if reason := reason or lengths:
         stated, outputs = draft_unbatched.with_unit_batch(stated, outputs, lengths=bool(lengths))
         fed = draft_unbatched.select_event_inputs(stated)
         opened = [draft_unbatched.add_open_batch(tensor, alone=tensor in fed) for tensor in stated]
-        drafted, notes = draft_inputs.draft_inputs(opened, values, tables)
+        drafted, notes = draft_inputs.draft_inputs(opened, values, known.tables)
     only = len(stated) == 1
+    drafted = [draft_inputs.apply_columns(document, known.columns if only else (), known.optional) for document in drafted]
     inputs = [draft_unbatched.draft_single_input(*parts, only=only) for parts in zip(drafted, stated, opened, strict=True)]
     if reason:
         notes.append(f'{reason}: events are fed one at a time ("batch": false)')
@@ -220,10 +239,11 @@ def _called(folder: Path) -> tuple[str, str]:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "model", match["version"] if match else "1.0.0"
 
 
-def _commands(folder: Path, name: str, version: str) -> list[str]:
+def _commands(folder: Path, name: str, version: str, domains: Collection[str]) -> list[str]:
     where = shlex.quote(str(folder))
+    allowed = "".join(f" --op-domain {shlex.quote(domain)}" for domain in domains if domain not in DEFAULT_DOMAINS)
     return [
-        f"model-registry push {where} oci:./registry/{name}:{version}",
+        f"model-registry push {where} oci:./registry/{name}:{version}{allowed}",
         f"model-registry inspect oci:./registry/{name}:{version}",
         f'model-registry promote oci:./registry/{name} --to {version} --reason "first version"',
     ]

@@ -12,6 +12,7 @@ import msgspec
 
 from model_registry import atomic_files, package
 from model_registry.errors import Refused
+from model_registry.extras import install_command
 from model_registry.oci import build_artifact
 from model_registry.onnx_tools import declared_tensors, derive_signature, run_golden_examples, runtime_requirements, safety
 from model_registry.onnx_tools.onnx_reader import OnnxFile
@@ -20,6 +21,31 @@ from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
 
 CLOSE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedScore:
+    """The score that a model gives to the event of a golden example.
+
+    Attributes:
+        event: The event.
+        stated: The score in golden.jsonl; a placeholder if it was still to be filled in.
+        score: The model's score.
+        tolerance: The tolerance for the accepted score.
+        differs: Whether the stated score is a placeholder, or differs from the model's by more than its tolerance.
+    """
+
+    event: dict[str, Any]
+    stated: Any
+    score: Any
+    tolerance: float
+    differs: bool
+
+    @property
+    def line(self) -> bytes:
+        """The line of golden.jsonl with the score that `write_accepted` writes: the model's if it differs."""
+        score = self.score if self.differs else self.stated
+        return msgspec.json.encode({"event": self.event, "score": score, "tolerance": self.tolerance}) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +82,10 @@ class MissingScores(Refused):
     """
 
     def __init__(self, folder: Path, lines: str = "") -> None:
-        super().__init__(f"{folder / package.GOLDEN} has a score that is still to be filled in", "write what the model answers")
+        super().__init__(
+            f"{folder / package.GOLDEN} has a score that is still to be filled in",
+            "write what the model answers, or let `model-registry push --accept` write it",
+        )
         self.lines = lines
 
 
@@ -112,6 +141,64 @@ def prepare(
     return PreparedPackage(
         contents, more, needs, stated is None, _ran(contents, signature, model, run), files=members, left_out=others
     )
+
+
+def score_golden_examples(
+    folder: Path, *, op_domains: Sequence[str] = (), run: Callable[..., Any] = run_here
+) -> list[AcceptedScore]:
+    """Return the score that the model gives to each golden example of a package, for the event alone. Nothing is written.
+
+    An example keeps its tolerance, unless its score is a placeholder: the tolerance is then `tolerance` of the score.
+
+    Args:
+        folder: The folder of the package.
+        op_domains: The operator domains that are allowed in addition to the standard ones.
+        run: As for `prepare`.
+
+    Raises:
+        Corrupt: The model is not an ONNX file.
+        Underivable: There is no signature.json, and the model is ambiguous.
+        Refused: The package is incomplete or has no golden examples, the model runs on a server, ONNX Runtime is not installed,
+            the model does not run, or a score has a number that is not finite.
+    """
+    placeholders.check(folder)
+    path = package.find_model(folder)
+    stated = package.read_signature(folder)
+    if path.name != package.MODEL:
+        raise Refused(f"{path} runs on a server, which push does not ask", f"write its scores into {folder / package.GOLDEN}")
+    model = safety.check(path, stated, op_domains)
+    signature = stated or derive_signature.derive(model.inputs, model.outputs)
+    contents = _read(folder, signature)
+    if not contents.golden:
+        hint = f'write events into it, one a line: {{"event": {{...}}, "score": "{BLANK}", "tolerance": 1e-4}}'
+        raise Refused(f"there is no {folder / package.GOLDEN} whose scores could be accepted", hint)
+    events = [example.event for example in contents.golden]
+    try:
+        scores = run(scores_from_file, path, signature, model, events)
+    except ImportError:
+        raise Refused("ONNX Runtime is not installed, so that no score can be accepted", install_command("cpu")) from None
+    accepted = []
+    for number, (example, score) in enumerate(zip(contents.golden, scores, strict=True), start=1):
+        if not golden_examples.is_score(score):
+            hint = "a golden example has finite numbers only; remove its line, or correct the model"
+            raise Refused(f"golden example {number}: the model gives the score {score!r:.100}, which is not finite", hint)
+        open_score = placeholders.is_placeholder(example.score)
+        allowed = tolerance(score) if open_score else example.tolerance
+        differs = open_score or not golden_examples.agrees(example.score, score, allowed)
+        accepted.append(AcceptedScore(example.event, example.score, score, allowed, differs))
+    return accepted
+
+
+def write_accepted(folder: Path, accepted: Sequence[AcceptedScore]) -> None:
+    """Replace golden.jsonl atomically by the events with their accepted scores. Raises Unreachable."""
+    with atomic_files.report_os_errors(f"the package {folder}"):
+        atomic_files.replace(folder / package.GOLDEN, (example.line for example in accepted))
+
+
+def scores_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> list[Any]:
+    """Load a model, and return its score of each event in a batch of one. Raises ImportError without ONNX Runtime."""
+    loaded = run_golden_examples.LoadedOnnxModel(model, signature, stated)
+    return [score for event in events for score in loaded.answers([event])]
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:

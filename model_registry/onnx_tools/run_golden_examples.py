@@ -25,7 +25,10 @@ from model_registry.package.placeholders import BLANK
 from model_registry.package.shapes import VARIES, flatten, format_shape, is_nested, is_open, length_in, with_length
 from model_registry.package.signature import InputField, Signature, TensorInput
 
-MISMATCH = f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers'
+MISMATCH = (
+    f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers, '
+    "and `model-registry push --accept` writes it"
+)
 NO_ROWS = (
     'export it with the batch as its first dimension, read another output, or feed one event at a time ("batch": false), with '
     '-1 in the "shape" of the output for a length that is the answer\'s own'

@@ -22,12 +22,13 @@ def follow(folder: Path, library: str) -> list[str]:
     """
     blocks = pages.blocks(PAGE)
     (folder / "train.py").write_text("\n".join(blocks[name] for name in ("data", library, "write")))
-    printed = [_run(line, folder) for name in ("train", "init") for line in pages.lines(PAGE, name)]
+    printed = [run_line(line, folder) for name in ("train", "init") for line in pages.lines(PAGE, name)]
     (folder / "fraud-1.0.0" / "signature.json").write_text(blocks["fraud-signature"])
-    return printed + [_run(line, folder) for name in ("complete", "publish") for line in pages.lines(PAGE, name)]
+    return printed + [run_line(line, folder) for name in ("complete", "publish") for line in pages.lines(PAGE, name)]
 
 
-def _run(line: str, folder: Path) -> str:
+def run_line(line: str, folder: Path) -> str:
+    """Run a line of a page in a folder, and return what it prints on stdout; it must succeed."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["sh", "-c", line], cwd=folder, env=os.environ | {"PATH": path}, check=False, capture_output=True, text=True

@@ -71,3 +71,19 @@ def test_prune_asks_on_a_terminal_before_it_deletes(repository: str, make_packag
         assert done.returncode == code, done.stderr
         assert b"would be deleted: 1 versions" in done.stderr
         assert len(json.loads(run("list", repository, "--json").stdout)["versions"]) == left
+
+
+def test_accepted_scores_are_those_of_the_pushed_version(repository: str, make_package: MakePackage, tmp_path: Path) -> None:
+    folder = make_package(
+        model=onnx_bytes(b"accepted"), golden='{"event": {"a": 1.5}, "score": "FILL IN", "tolerance": 1e-4}\n'
+    )
+    assert "push with --accept" in run("push", str(folder), f"{repository}:1.0.0", code=3).stderr
+    pushed = json.loads(run("push", str(folder), f"{repository}:1.0.0", "--accept", "--json").stdout)
+    assert pushed["accepted"] == 1
+    run("pull", f"{repository}:1.0.0", str(tmp_path / "out"))
+    assert json.loads((tmp_path / "out" / "golden.jsonl").read_text())["score"] == 0.25
+    inspected = json.loads(run("inspect", f"{repository}:1.0.0", "--json").stdout)
+    assert [(field["name"], field["required"], field["default"]) for field in inspected["fields"]] == [
+        ("a", True, None),
+        ("b", False, "nan"),
+    ]

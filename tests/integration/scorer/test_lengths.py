@@ -65,7 +65,7 @@ def test_texts_of_many_lengths(make_rig: MakeRig) -> None:
     assert scorer.stop() == 0
     rig.assert_audited(events=len(good) + len(bad))
     shown = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
-    assert "ids: int64[-1] up to 256" in shown
+    assert "int64[-1] up to 256" in shown
     assert "attention_mask: int64 (B, -1), mask of input_ids" in shown
     schema = json.loads(rig.run("scorer", "schema", "oci:./registry/model:1.0.0", "--format", "json-schema").stdout)
     assert (schema["properties"]["ids"]["minItems"], schema["properties"]["ids"]["maxItems"]) == (0, 256)

@@ -1,6 +1,7 @@
 """Model packages and stores for the registry's tests."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -128,3 +129,9 @@ def answer(*arguments: str) -> Any:
     result = run(*arguments, "--json")
     assert result.stderr == ""
     return json.loads(result.stdout)
+
+
+def fields_of(shown: str) -> dict[str, list[str]]:
+    """Return the table of fields in the output of `inspect`: type, source and the value if absent, by the name of the field."""
+    rows = [re.split(r" {2,}", line.strip()) for line in shown.partition("if absent")[2].partition("\n\n")[0].splitlines()[1:]]
+    return {name: columns for name, *columns in rows}

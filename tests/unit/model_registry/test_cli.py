@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from model_registry.stores.oci_layout import LayoutStore
 from tests.support import models
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run, write_package
+from tests.unit.model_registry.conftest import REPO, MakePackage, answer, fields_of, onnx_bytes, run, write_package
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -66,8 +66,33 @@ def test_inspect(pushed: list[str]) -> None:
     assert answer("inspect", f"{REPO}@{pushed[0]}")["version"] == "1.0.0"
     text = run("inspect", f"{REPO}:prod").stdout
     assert pushed[0] in text
-    assert "a: float32" in text
+    assert fields_of(text) == {"a": ["float32", "event", "required"], "b": ["float32", "event", "default 'nan'"]}
     assert "output    score: a number, column 1 of p\n" in text
+
+
+def test_inspect_lists_every_property_of_the_fields_of_a_version_and_of_a_folder(
+    folder: Path, make_package: MakePackage
+) -> None:
+    sources = [{"name": "a", "from": "header:a"}, {"name": "customers.b", "from": "table:customers", "default": 2}]
+    inputs = [{"tensor": "x", "dtype": "float32", "fields": sources}]
+    signature = json.dumps({"inputs": inputs, "output": {"tensor": "p", "index": 0}})
+    make_package("v4", model=onnx_bytes(b"one"), signature=signature, golden="")
+    run("push", "v4", f"{REPO}:4.0.0")
+    common = {"tensor": "x", "dtype": "float32", "type": "float32"}
+    expected = [
+        {"name": "a", **common, "from": "header:a", "path": None, "required": True, "default": None},
+        {"name": "customers.b", **common, "from": "table:customers", "path": "b", "required": False, "default": 2.0},
+    ]
+    for shown in (answer("inspect", f"{REPO}:4.0.0"), answer("inspect", "v4")):
+        assert shown["fields"] == expected
+        assert [(output["name"], output["tensor"], output["index"]) for output in shown["outputs"]] == [("score", "p", 0)]
+    assert fields_of(run("inspect", "v4").stdout) == {
+        "a": ["float32", "header:a", "required"],
+        "customers.b": ["float32", "table:customers", "default 2.0"],
+    }
+    assert "is a folder, and --diff and --key need a pushed version" in run("inspect", "v4", "--diff", "1.0.0", code=2).stderr
+    (folder / "v4" / "README.md").write_text("FILL IN: what it is\n")
+    assert "README.md line 1" in run("inspect", "v4", code=3).stderr
 
 
 OUTPUTS = {
@@ -128,7 +153,7 @@ def test_shapes_and_constants_are_shown(folder: Path, make_package: MakePackage)
         make_package(version, model=shaped(folder / "m.onnx", *shape), signature=signature, golden=golden + "\n")
         run("push", version, f"{REPO}:{version}")
     shown = run("inspect", f"{REPO}:5.0.0").stdout
-    assert "image: float32[2, 4]" in shown
+    assert fields_of(shown)["image"] == ["float32[2, 4]", "event", "required"]
     assert "rate: int64 (), always 16000" in shown
     document = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
     assert document["breaks"] == ["field image was float32[2, 4] and is float32[4, 2]"]
@@ -204,7 +229,7 @@ def test_inspect_tells_paths_and_what_moving_a_field_breaks(make_package: MakePa
      [{"name": "a", "path": "after.a"}, {"name": "c", "path": "b.c", "default": 0}]}], "output": {"tensor": "p"}}"""
     make_package("v3", model=onnx_bytes(b"one"), signature=signature, golden="")
     run("push", "v3", f"{REPO}:3.0.0")
-    assert "a: float32 at after.a" in run("inspect", f"{REPO}:3.0.0").stdout
+    assert fields_of(run("inspect", f"{REPO}:3.0.0").stdout)["a"][1] == "event: after.a"
     assert answer("inspect", f"{REPO}:3.0.0")["signature"]["inputs"][0]["fields"][0]["path"] == "after.a"
     document = answer("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0")
     assert document["breaks"] == [

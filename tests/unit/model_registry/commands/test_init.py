@@ -2,6 +2,9 @@
 
 import base64
 import json
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +20,7 @@ from model_registry.package import binary_fields, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature_schema import parse_signature
 from tests.support import detector, images, models
-from tests.unit.model_registry.conftest import answer, run, run_here
+from tests.unit.model_registry.conftest import answer, fields_of, run, run_here
 from tests.unit.model_registry.onnx_tools.test_remove_zipmap import zipped
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -82,7 +85,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
 
     assert "the model gives the scores of its golden examples (5)" in run(*push).stderr
     shown = run(*commands[1].split()[1:]).stdout
-    assert "input     depDelay: float32 at leg.depDelay\n" in shown
+    assert fields_of(shown)["depDelay"] == ["float32", "event: leg.depDelay", "default 0.5"]
     assert "output    score: the whole row of y\n" in shown
     promoted = commands[2].replace('"', "").split()[1:]
     assert "prod: nothing -> 1.0.0 (revision 1)" in run(*promoted[:-2], "first").stdout
@@ -110,7 +113,7 @@ def test_fields_of_a_table_are_joined(folder: Path) -> None:
     (package / "README.md").write_text("# Late\n\nHow late a flight will be.\n")
     run(*drafted["next"][0].split()[1:])
     shown = run("inspect", "oci:./registry/late:1.0.0").stdout
-    assert "input     carriers.dep_delay: float32 from table:carriers\n" in shown
+    assert fields_of(shown)["carriers.dep_delay"] == ["float32", "table:carriers", "required"]
 
 
 def test_a_table_without_example_fields_is_refused(folder: Path) -> None:
@@ -164,7 +167,7 @@ def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
     (package / "README.md").write_text("# Pixel Net 2.1\n\nThe colour of a picture.\n")
     run("push", str(package), "oci:./registry/pixel-net:2.1")
     shown = run("inspect", "oci:./registry/pixel-net:2.1").stdout
-    assert "input     photo: float32[3, 8, 8] at data.photo\n" in shown
+    assert fields_of(shown)["photo"] == ["float32[3, 8, 8]", "event: data.photo", "required"]
     assert "output    score: the 3 largest of y, of red, green, blue\n" in shown
     assert "decision  the label of the largest\n" in shown
     run("promote", "oci:./registry/pixel-net", "--to", "2.1")
@@ -413,3 +416,17 @@ def test_a_model_of_one_event_at_a_time_becomes_a_version(
     assert [json.loads(line)["score"] for line in lines.splitlines()] == scores
     (drafted / "golden.jsonl").write_text(lines)
     assert answer(*push)["golden_examples"] == 2
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(folder: Path) -> None:
+    named_inputs(folder / "late.onnx")
+    init = [sys.executable, "-m", "model_registry", "init", "late.onnx", "--into"]
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        done = subprocess.run(
+            [*init, "one"], stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"}
+        )
+        os.close(theirs)
+        assert b"converting the model" in terminal.read(1 << 16)
+    assert done.stdout.startswith(b"wrote")
+    assert subprocess.run([*init, "two"], capture_output=True, check=True).stderr == b""

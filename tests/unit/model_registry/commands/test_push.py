@@ -6,10 +6,12 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.oci import manifest
+from model_registry.package.placeholders import BLANK
 from model_registry.stores.oci_layout import LayoutStore
 from tests.support import models
 from tests.unit.model_registry.conftest import REPO, SIGNATURE, answer, onnx_bytes, run
@@ -187,3 +189,66 @@ def test_the_only_input_of_a_model_of_batch_one_is_no_constant_in_the_skeleton(f
     skeleton = json.loads(run("push", "bare", f"{REPO}:3.0.0", code=3).stdout)
     fields = [{"name": "x", "array": True}]
     assert skeleton["inputs"] == [{"tensor": "x", "dtype": "float32", "shape": [1, 4], "fields": fields, "batch": False}]
+
+
+def test_accept_shows_the_scores_of_the_model_and_writes_those_that_differ(folder: Path) -> None:
+    lines = [
+        {"event": {"a": 1.5}, "score": 0.25001, "tolerance": 1e-3},
+        {"event": {"a": 3.0, "b": 1.0}, "score": 0.9, "tolerance": 1e-3},
+        {"event": {"a": 6000.0}, "score": BLANK, "tolerance": 1e-4},
+    ]
+    golden = folder / "v1" / "golden.jsonl"
+    golden.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    refused = run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
+    assert "push with --accept" in refused
+    assert json.loads(golden.read_text().splitlines()[1])["score"] == 0.9
+    result = run("push", "v1", f"{REPO}:1.0.0", "--accept", "--json")
+    assert json.loads(result.stdout)["accepted"] == 2
+    table = [line.split() for line in result.stderr.splitlines() if line[:1].isdigit()]
+    assert [(row[0], row[-1] == "yes") for row in table] == [("1", False), ("2", True), ("3", True)]
+    assert [json.loads(line) for line in golden.read_text().splitlines()] == [
+        lines[0],
+        {**lines[1], "score": 0.5},
+        {**lines[2], "score": 1000.0, "tolerance": 0.1},
+    ]
+    run("pull", f"{REPO}:1.0.0", "out")
+    assert (folder / "out" / "golden.jsonl").read_bytes() == golden.read_bytes()
+
+
+def test_a_score_that_differs_is_an_error_that_names_accept(folder: Path) -> None:
+    (folder / "v1" / "golden.jsonl").write_text('{"event": {"a": 1.5}, "score": 0.9, "tolerance": 1e-4}\n')
+    assert "`model-registry push --accept` writes it" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
+
+
+def test_accept_writes_the_scores_of_examples_with_joined_values(folder: Path) -> None:
+    joined = {"name": "customers.b", "from": "table:customers", "default": 0}
+    inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a", joined]}]
+    (folder / "v1" / "signature.json").write_text(json.dumps({"inputs": inputs, "output": {"tensor": "p", "index": 1}}))
+    example = {"event": {"a": 3.0, "customers.b": 7}, "score": BLANK, "tolerance": 1e-4}
+    (folder / "v1" / "golden.jsonl").write_text(json.dumps(example) + "\n")
+    assert json.loads(run("push", "v1", f"{REPO}:1.0.0", "--accept", "--json").stdout)["accepted"] == 1
+    assert json.loads((folder / "v1" / "golden.jsonl").read_text()) == {**example, "score": 0.5}
+
+
+def test_accept_is_refused_without_a_score_to_accept(folder: Path) -> None:
+    golden = folder / "v1" / "golden.jsonl"
+    golden.write_text(
+        '{"event": {"a": 3.4e38}, "score": "FILL IN", "tolerance": 1e-4}\n{"event": {"a": 1.5}, "score": 1, "tolerance": 0}\n'
+    )
+    (folder / "v1" / "model.onnx").write_bytes(squares())
+    before = golden.read_bytes()
+    refused = run("push", "v1", f"{REPO}:1.0.0", "--accept", code=3).stderr
+    assert "golden example 1: the model gives the score inf, which is not finite" in refused
+    assert golden.read_bytes() == before
+    golden.unlink()
+    assert "golden.jsonl whose scores could be accepted" in run("push", "v1", f"{REPO}:1.0.0", "--accept", code=3).stderr
+    assert not (folder / "registry").exists()
+
+
+def squares() -> bytes:
+    """Return a model p = x * x, of shape (B, 2), that fits SIGNATURE."""
+    io = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in ("x", "p")]
+    nodes = [helper.make_node("Gather", ["x", "first"], ["a"], axis=1), helper.make_node("Mul", ["a", "a"], ["p"])]
+    graph = helper.make_graph(nodes, "test", io[:1], io[1:], [numpy_helper.from_array(np.array([0, 0], np.int64), "first")])
+    data: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    return data
