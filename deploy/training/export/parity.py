@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from model_registry.package.signature import InputField, Signature
 from publisher.errors import REFUSED, Fatal
 from scorer.evaluation.label_columns import RecordPosition
-from training.export.examples import columns
 from training.recipes import Fitted
+from training.recipes.contract import columns
 from training.snapshot.rows import LabelledRows
 
 LARGEST = 1e-6  # the maximum difference of two scores
@@ -26,14 +26,29 @@ Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 
 
 def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float64]:
-    """Return the probability of the second class for each row, (B,), as the ONNX model computes it."""
-    # The probability is the last number in each row of the signature's first output.
-    outputs = signature.outputs[0].tensor
+    """Return the scores that are judged, as the ONNX model computes them: (B,) numbers, or (B, n) for n classes.
+
+    They are the output of the signature's decision. Of two classes it is the probability of the second class.
+    """
+    output = signature.decided
     count = len(next(iter(tensors.values())))
     batches = [
-        run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[outputs] for at in range(0, count, BATCH)
+        run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[output.tensor] for at in range(0, count, BATCH)
     ]
-    return np.concatenate([part.reshape(len(part), -1)[:, -1] for part in batches]).astype(np.float64)
+    rows = np.concatenate([part.reshape(len(part), -1) for part in batches]).astype(np.float64)
+    if output.index is not None:
+        return rows[:, output.index]
+    return rows[:, -1] if rows.shape[1] <= 2 else rows
+
+
+def check_finite(exported: NDArray[np.float64], rows: LabelledRows) -> None:
+    """Check that all scores are finite. Raises Fatal (exit code 3) with the first event whose score is not."""
+    faulty = ~np.isfinite(exported).reshape(len(exported), -1).all(axis=1)
+    if faulty.any():
+        at = int(faulty.argmax())
+        message = f"the model scores the event {rows.places.of(at)} {exported[at]}"
+        hint = "a score must be a finite number: check how the recipe treats missing values and large numbers"
+        raise Fatal(f"{message}; {int(faulty.sum())} of {len(exported)} held-out events have such a score", hint, REFUSED)
 
 
 def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) -> tuple[NDArray[np.float64], float]:

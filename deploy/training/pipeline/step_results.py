@@ -99,11 +99,11 @@ class Trained(msgspec.Struct, frozen=True):
 class ExportResult(msgspec.Struct, frozen=True):
     """The result of the export.
 
-    `parity` is the largest difference between the scores of the ONNX model and of the trained model. `files` has the digest of
-    each file of the package by name.
+    `parity` is the largest difference between the scores of the ONNX model and of the trained model; None for a recipe of one's
+    own. `files` has the digest of each file of the package by name.
     """
 
-    parity: float
+    parity: float | None
     files: dict[str, str]
 
 

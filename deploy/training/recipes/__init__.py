@@ -1,6 +1,6 @@
-"""The protocol of recipes: a recipe trains a model on labelled rows. Each recipe has its own module.
+"""The protocols of recipes: a recipe trains a model on labelled rows. Each recipe has its own module.
 
-Search, training and export depend on this protocol only.
+Search, training and export depend on these protocols and on the file contract (`contract.py`) only.
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,10 @@ class Fitted(Protocol):
 
 
 class Recipe(Protocol):
-    """A training algorithm with its parameters.
-
-    Every method is deterministic: the same rows, parameters and seed give the same bytes. A recipe can be pickled for worker
-    processes.
-    """
+    """A training algorithm with its parameters: one of the product, or a command (see `training.recipes.own`)."""
 
     name: str
-    """The value of `recipe` in training.yaml."""
+    """The value of `recipe` in training.yaml; `own` for a command."""
 
     def check(self, signature: Signature) -> None:
         """Check that the recipe supports the signature. Raises Fatal (exit code 2) with the cause if it does not."""
@@ -48,6 +44,14 @@ class Recipe(Protocol):
 
     def suggest(self, trial: Any) -> Params:
         """Draw values for the parameters that a search varies. `trial` is an `optuna.Trial`."""
+
+
+class BuiltIn(Recipe, Protocol):
+    """A recipe of the product, which trains in a process of the product.
+
+    Every method is deterministic: the same rows, parameters and seed give the same bytes. A recipe can be pickled for worker
+    processes.
+    """
 
     def fit(
         self,
@@ -67,8 +71,8 @@ class Recipe(Protocol):
         """
 
 
-def named(name: str, gpus: int) -> Recipe:
-    """Import the module of the recipe with this name, and return the recipe. Only the recipe `network` uses `gpus`."""
+def named(name: str, gpus: int) -> BuiltIn:
+    """Import the module of the built-in recipe with this name, and return the recipe. Only the recipe `network` uses `gpus`."""
     if name == "network":
         from training.recipes.network import Network
 

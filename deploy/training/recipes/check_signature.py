@@ -14,6 +14,16 @@ def check(signature: Signature, recipe: str) -> None:
         raise Fatal(f"recipe {recipe} does not support this signature: {fault}", hint, USAGE)
 
 
+def check_inputs(signature: Signature, recipe: str) -> None:
+    """Check that rows can be stored for the inputs of the signature.
+
+    Raises Fatal (exit code 2) with the tensor or field that is not supported.
+    """
+    if fault := _input_fault(signature):
+        hint = "give a signature of tensors with a fixed shape; a text is a field of the dtype string"
+        raise Fatal(f"recipe {recipe} does not support this signature: {fault}", hint, USAGE)
+
+
 def output_row(signature: Signature) -> tuple[int, ...]:
     """Return the shape of one row of the output, without the batch dimension.
 
@@ -27,7 +37,7 @@ def output_row(signature: Signature) -> tuple[int, ...]:
     return (1,) if output.shape is None else output.shape
 
 
-def _fault(signature: Signature) -> str | None:
+def _input_fault(signature: Signature) -> str | None:
     for tensor in signature.inputs:
         if tensor.fields and not tensor.batch:
             return f"tensor {tensor.tensor!r} has no batch dimension"
@@ -36,6 +46,12 @@ def _fault(signature: Signature) -> str | None:
     for field in signature.fields:
         if field.raw:
             return f"field {field.name!r} is bytes"
+    return None
+
+
+def _fault(signature: Signature) -> str | None:
+    if fault := _input_fault(signature):
+        return fault
     if len(signature.outputs) > 1:
         return f"it has {len(signature.outputs)} outputs: {', '.join(repr(output.name) for output in signature.outputs)}"
     return _output_fault(signature, signature.outputs[0])

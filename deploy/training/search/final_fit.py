@@ -6,10 +6,13 @@ import numpy as np
 
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
-from training.recipes import Fitted, Recipe
+from training.recipes import Recipe, contract
 from training.search.halving import Best
+from training.search.search import bench_of
+from training.search.workers import Task, TrialEvents, Workers
 from training.settings import TrainingSettings
 from training.snapshot.rows import LabelledRows, Places
+from training.snapshot.target import Target
 
 
 def train(
@@ -20,21 +23,34 @@ def train(
     recipe: Recipe,
     best: Best,
     folder: Path,
-) -> Fitted:
+    events: TrialEvents,
+    target: Target,
+) -> None:
     """Train a model with the parameters and up to the budget of `best`, on the training and validation rows.
 
-    Checkpoints are stored in `folder`, and an interrupted training continues from the last one. Raises Fatal.
+    The model is written to `folder`: `model.onnx` or `package/`. Checkpoints are stored there too, and an interrupted training
+    continues from the last one.
+
+    Raises:
+        Fatal: Exit code 3 if the training fails, or writes no model.
     """
-    rows = together(training, validation)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return recipe.fit(rows, signature, best.parameters, best.budget, folder, seed=settings.seed, workers=settings.workers)
+        together_rows = together(training, validation)
+        contract.write_rows(together_rows, signature, target, folder / contract.ROWS / contract.TRAINING)
+        bench = bench_of(settings, recipe, signature, target, folder, final=True)
+        task = Task(best.trial, best.parameters, best.budget, folder)
+        with Workers(bench, 1, events) as workers:
+            ((_, result),) = workers.results([task])
     except OSError as error:
         raise Fatal(
             f"{error.filename or folder} cannot be written: {error.strerror}",
             "check the disk space and the permissions, and run again",
             REFUSED,
         ) from None
+    if result.failure:
+        tail = f"\nits log ends with:\n{result.log}" if result.log else ""
+        message = f"the final training (trial {best.trial}, budget {best.budget}) failed: {result.failure}{tail}"
+        raise Fatal(message, f"the log is {folder / contract.LOG}; run again: it continues from its checkpoint", REFUSED)
 
 
 def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
