@@ -34,6 +34,13 @@ def evaluate(run: Run) -> Evaluated:
     return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(rejected.counts))
 
 
+def measured(run: Run, version: Package) -> dict[str, float]:
+    """Return the metrics of a version on the hold-out rows. Raises Fatal (exit code 3) if it cannot be loaded."""
+    answers, _ = _scored(run, version)
+    chosen = np.isfinite(answers.scores)
+    return figures(answers.select(chosen), run.split.hold_out.outcomes[chosen] == 1, run.joined.classes)
+
+
 def gate(run: Run) -> GateComparison:
     """Compare the new version with the champion that `evaluate` recorded, and draw plots of the result. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own_version(run))[0])

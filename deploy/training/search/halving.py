@@ -16,7 +16,6 @@ import msgspec
 from training.recipes import Params
 from training.recipes.contract import Goal
 
-
 NO_STOPS: Mapping[int, int] = MappingProxyType({})
 
 

@@ -129,9 +129,7 @@ def test_a_trial_whose_process_dies_is_repeated(workers: int, unbroken: Searched
     assert searched(tmp_path, Dying(tmp_path, 2), workers=workers) == unbroken
 
 
-def test_trials_whose_processes_die_thrice_fail_and_the_rung_before_decides(
-    unbroken: Searched, tmp_path: Path
-) -> None:
+def test_trials_whose_processes_die_thrice_fail_and_the_rung_before_decides(unbroken: Searched, tmp_path: Path) -> None:
     result = searched(tmp_path, Dying(tmp_path, 99))
     assert result.rungs == unbroken.rungs[:1]
     assert result.best.budget == 4
