@@ -16,6 +16,7 @@ fixed = {"objective": "binary", "metric": "auc", "deterministic": True, "verbose
 
 
 def dataset(part: str) -> lightgbm.Dataset:
+    """Return the rows of a part."""
     table = parquet.read_table(f"rows/{part}.parquet").to_pandas()
     return lightgbm.Dataset(table[tensor["fields"]].to_numpy("float32"), table["label"])
 

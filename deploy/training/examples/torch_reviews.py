@@ -28,6 +28,8 @@ index = {word: at for at, word in enumerate(words)}
 
 
 class Classifier(torch.nn.Module):
+    """The mean of the embeddings of a text's words, and two layers."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.bag = torch.nn.EmbeddingBag(len(words), width, mode="mean")
