@@ -168,7 +168,7 @@ def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Pa
     (container,) = pod(name)["containers"]
     assert container["command"] == ["python3", str(PROGRAM), "run", "/etc/scorestream/training.yaml"]
     assert f"COPY deploy/training {PROGRAM}" in (ROOT / "Dockerfile").read_text().splitlines()
-    assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe])
+    assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe.label])
     assert training.publish.password_file is not None
     assert training.signature is None  # the champion's
     cores = int(container["resources"]["limits"]["cpu"])
@@ -301,7 +301,7 @@ def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> N
     module, folder, epochs = trainer["args"][1:]
     assert importlib.util.find_spec(module)
     assert {"name": "PYTHONPATH", "value": str(PROGRAM.parent)} in container["env"]
-    assert Path(folder).parents[1] == training.folder
+    assert Path(folder).parents[2] == training.folder
     assert int(epochs) == training.search.rungs[-1]
     assert trainer["numNodes"] * trainer["numProcPerNode"] in (2, 4, 8)
     assert trainer["numProcPerNode"] == container["resources"]["limits"]["nvidia.com/gpu"]
