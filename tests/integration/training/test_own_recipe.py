@@ -33,7 +33,7 @@ def document(ground: Ground, verb: str, *options: str, code: int = 0) -> Any:
 def kill_at(ground: Ground, pattern: str) -> None:
     """Start a run, and kill it as soon as a file with this pattern exists."""
     process = ground.training("run")
-    until(lambda: [*ground.folder.glob(pattern)] or process.poll() is not None, pattern, every=0.005)
+    until(lambda: [*ground.folder.glob(pattern)] or process.poll() is not None, pattern, SECONDS, every=0.005)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=SECONDS)
     until(lambda: not strays(ground.folder), "the end of the processes of the recipe")
