@@ -47,4 +47,5 @@ def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
         Places(first.places.topics, *columns),
         [*first.values, *second.values],
         logged=first.logged,
+        target=first.target,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.snapshot.rows import LabelledRows, Places
+from training.snapshot.target import Target
 
 INDEX = "rows.json"
 PLACES = ("topic", "partition", "offset", "time_ms")
@@ -23,9 +24,10 @@ class SharedColumn(msgspec.Struct):
 
 
 class Index(msgspec.Struct):
-    """The index of a folder of rows: the names of the topics, and the tensors with their files."""
+    """The index of a folder of rows: the names of the topics, the target, and the tensors with their files."""
 
     topics: tuple[str, ...]
+    target: Target
     columns: list[SharedColumn]
 
 
@@ -49,7 +51,7 @@ def write(rows: LabelledRows, folder: Path) -> str:
     digest.update(np.ascontiguousarray(rows.outcomes).data)
     for name in PLACES:
         np.save(folder / f"{name}.npy", getattr(rows.places, name))
-    (folder / INDEX).write_bytes(msgspec.json.encode(Index(rows.places.topics, columns)))
+    (folder / INDEX).write_bytes(msgspec.json.encode(Index(rows.places.topics, rows.target, columns)))
     return digest.hexdigest()
 
 
@@ -58,7 +60,7 @@ def read(folder: Path) -> LabelledRows:
     index = msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
     tensors = {column.tensor: _tensor(folder, column) for column in index.columns}
     places = Places(index.topics, *(_mapped(folder / f"{name}.npy") for name in PLACES))
-    return LabelledRows(tensors, _mapped(folder / "outcomes.npy"), places, ())
+    return LabelledRows(tensors, _mapped(folder / "outcomes.npy"), places, (), target=index.target)
 
 
 def _tensor(folder: Path, column: SharedColumn) -> NDArray[Any]:
