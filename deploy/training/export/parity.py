@@ -15,6 +15,7 @@ from scorer.evaluation.label_columns import RecordPosition
 from training.export.examples import columns
 from training.recipes import Fitted
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target
 
 LARGEST = 1e-6  # the maximum difference of two scores
 BATCH = 1_024
@@ -25,38 +26,47 @@ Tensors = Mapping[str, NDArray[Any]]
 Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 
 
-def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float64]:
-    """Return the probability of the second class for each row, (B,), as the ONNX model computes it."""
-    # The probability is the last number in each row of the signature's first output.
-    outputs = signature.outputs[0].tensor
+def scores(run: Run, signature: Signature, target: Target, tensors: Tensors) -> NDArray[np.float64]:
+    """Return the scores of the rows as the ONNX model computes them, in the shape of `Fitted.scores`.
+
+    They are read from the output on which the signature bases its decision, or from its first output.
+    """
+    output = signature.decided.tensor
     count = len(next(iter(tensors.values())))
     batches = [
-        run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[outputs] for at in range(0, count, BATCH)
+        run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[output] for at in range(0, count, BATCH)
     ]
-    return np.concatenate([part.reshape(len(part), -1)[:, -1] for part in batches]).astype(np.float64)
+    rows = np.concatenate([part.reshape(len(part), -1) for part in batches]).astype(np.float64)
+    if target.kind == "classes":
+        return rows
+    # The row has the probabilities of both classes, or the probability of the second class, or a number.
+    return rows[:, -1]
 
 
 def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) -> tuple[NDArray[np.float64], float]:
-    """Score the rows with the ONNX model and with `fitted`; return the ONNX scores (B,) and the largest difference.
+    """Score the rows with the ONNX model and with `fitted`; return the ONNX scores and the largest difference.
 
     The difference is also measured on changed copies of the events: without each optional field, and with new category names.
 
     Raises:
-        Fatal: Exit code 3 if the difference exceeds 1e-6; the message names the event with the largest difference.
+        Fatal: Exit code 3 if the difference exceeds 1e-6; the message names the event with the largest difference. Scores of
+            a regression beyond 1 may differ by this share of the score.
     """
     first: list[NDArray[np.float64]] = []
     worst = 0.0
     for changed, tensors in _cases(rows.tensors, signature):
-        exported = scores(run, signature, tensors)
+        exported = scores(run, signature, rows.target, tensors)
         trained = fitted.scores(tensors)
         first = first or [exported]
-        difference = np.nan_to_num(np.abs(exported - trained), nan=np.inf)
+        difference = np.nan_to_num(np.abs(exported - trained) / np.maximum(np.abs(trained), 1), nan=np.inf)
+        if difference.ndim == 2:
+            difference = difference.max(axis=1)
         at = int(difference.argmax())
         worst = max(worst, float(difference[at]))
         if worst > LARGEST:
             places = rows.places
             place = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
-            scores_text = f"{float(exported[at])}, the trained model {float(trained[at])}"
+            scores_text = f"{exported[at].tolist()}, the trained model {trained[at].tolist()}"
             message = f"the ONNX model scores the event {place}{changed} {scores_text}"
             raise Fatal(
                 f"{message}; the largest allowed difference is {LARGEST}", "set other parameters, or another recipe", REFUSED

@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-import numpy as np
-
 from model_registry import package
 from model_registry.package import Package
 from model_registry.signing import attestation
@@ -15,23 +13,30 @@ from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate import leakage
 from training.validation_gate.comparison import GateComparison
 from training.validation_gate.inputs import VerdictEvidence, Version
-from training.validation_gate.metrics import ModelAnswers, figures, matrix
+from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.score_holdout import scored
 from training.validation_gate.slices import by_field
 from training.validation_gate.verdict import judge
+from training.validation_gate.version_figures import confusion_matrix, listed_metrics, residual_edges, residuals
 
 
 def evaluate(run: Run) -> Evaluated:
     """Measure the new version on the hold-out rows, and record the champion to compare the version with. Raises Fatal."""
     version_scores, rejected = _scored(run, _own_version(run))
-    chosen = np.isfinite(version_scores.scores)
-    rows = run.split.hold_out.select(chosen)
-    selected = version_scores.select(chosen)
-    counts = matrix(selected, rows.outcomes == 1).tolist()
-    metrics = figures(selected, rows.outcomes == 1, run.joined.classes)
+    rows = run.split.hold_out.select(version_scores.scored)
+    selected = version_scores.select(version_scores.scored)
+    target = rows.target
+    metrics = listed_metrics(target, selected, rows.outcomes)
     serves = run.serves()
     champion = ChampionState(serves.version, serves.digest, serves.revision) if serves else None
-    return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(rejected.counts))
+    errors = selected.scores - rows.outcomes if target.kind == "regression" else None
+    return Evaluated(
+        champion,
+        metrics,
+        confusion_matrix(target, selected, rows.outcomes),
+        None if errors is None else residuals(errors, residual_edges([errors])),
+        dict(rejected.counts),
+    )
 
 
 def gate(run: Run) -> GateComparison:
@@ -57,7 +62,6 @@ def _judged(run: Run, challenger: Version, champion: ChampionState | None) -> Ga
     evidence = VerdictEvidence(
         run=run.rows.run,
         rows=rows,
-        classes=run.joined.classes,
         mature_times=run.joined.mature_times[run.joined.mature_times > run.learned_until_ms],
         challenger=challenger,
         champion=_version(run, champion) if champion else None,

@@ -13,10 +13,11 @@ from itertools import pairwise
 import msgspec
 
 from training.recipes import Params
+from training.validation_gate.metrics import Goal
 
 
 class ScoredTrial(msgspec.Struct, frozen=True):
-    """The number of a trial, and its AUC on the validation part."""
+    """The number of a trial, and the value of the metric on the validation part."""
 
     trial: int
     score: float
@@ -41,9 +42,9 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Best(msgspec.Struct, frozen=True):
-    """The trial and the budget with the highest score.
+    """The trial and the budget with the best score.
 
-    The budget is smaller than that of the last rung if further trees or epochs lowered the score.
+    The budget is smaller than that of the last rung if further trees or epochs made the score worse.
     """
 
     trial: int
@@ -73,22 +74,26 @@ class Searched(msgspec.Struct, frozen=True):
         return [(rung.budget, scored.score) for rung in self.rungs for scored in rung.trials if scored.trial == self.best.trial]
 
 
-def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
-    """Return the rung with these scores by trial number. The `keep` trials with the highest scores continue.
+def rung(budget: int, scores: Mapping[int, float], keep: int, goal: Goal = "max") -> Rung:
+    """Return the rung with these scores by trial number. The `keep` trials with the best scores continue.
 
     Of trials with equal scores, the one with the lower number continues.
     """
-    order = sorted(scores, key=lambda trial: (-scores[trial], trial))
+    order = sorted(scores, key=lambda trial: (_loss(scores[trial], goal), trial))
     return Rung(budget, tuple(ScoredTrial(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
 
 
-def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
-    """Return the trial number, the budget and the value of the highest score.
+def best(rungs: Sequence[Rung], goal: Goal = "max") -> tuple[int, int, float]:
+    """Return the trial number, the budget and the value of the best score.
 
     Of equal scores, the one with the smallest budget is chosen, then the one with the lowest trial number.
     """
     scored_budgets = [(scored.trial, rung.budget, scored.score) for rung in rungs for scored in rung.trials]
-    return min(scored_budgets, key=lambda entry: (-entry[2], entry[1], entry[0]))
+    return min(scored_budgets, key=lambda entry: (_loss(entry[2], goal), entry[1], entry[0]))
+
+
+def _loss(score: float, goal: Goal) -> float:
+    return -score if goal == "max" else score
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:

@@ -15,8 +15,8 @@ from training.search.halving import Best, Rung, Searched, Tried
 from training.search.workers import Bench, Task, Workers
 from training.settings import TrainingSettings
 from training.snapshot.rows import LabelledRows
+from training.validation_gate import metrics
 
-METRIC = "auc"
 Progress = Callable[[int, int], None]
 """Reports the number of trained trees or epochs and the total."""
 
@@ -37,14 +37,15 @@ def search(
     folder: Path,
     progress: Progress = lambda _done, _of: None,
 ) -> Searched:
-    """Find the best parameters and budget by the AUC on the validation part.
+    """Find the best parameters and budget by the metric of the target (AUC, log loss or RMSE) on the validation part.
 
     Trial 0 has the recipe's default parameters, and each further trial has random ones; parameters in the settings are the same
     in all trials. `settings.workers` trials run in parallel. Rows, checkpoints and scores are stored in `folder`. The same
     arguments give the same result for any number of workers and interruptions. Raises Fatal.
     """
-    recipe.check(signature)
+    recipe.check(signature, training.target)
     trials = drawn(recipe, settings)
+    metric = metrics.DEFAULT_METRICS[training.target.kind]
     try:
         digests = [
             shared_rows.write(rows, folder / name) for rows, name in ((training, "training"), (validation, "validation"))
@@ -52,18 +53,18 @@ def search(
         bench = Bench(folder / "training", folder / "validation", signature, recipe, settings.seed)
         key = hashlib.sha256(msgspec.json.encode([digests, signature.to_json(), recipe.name, settings.seed])).hexdigest()
         with Workers(bench, settings.workers) as workers:
-            rungs = _Search(folder, key, workers, trials, progress).rungs(settings)
+            rungs = _Search(folder, key, workers, trials, metrics.goal(metric), progress).rungs(settings)
     except OSError as error:
         raise Fatal(
             f"{error.filename or folder} cannot be written: {error.strerror}",
             "check the disk space and the permissions, and run again",
             REFUSED,
         ) from None
-    trial, budget, score = halving.best(rungs)
+    trial, budget, score = halving.best(rungs, metrics.goal(metric))
     budgets = settings.search.rungs
     counts = [len(rung.trials) for rung in rungs]
     return Searched(
-        METRIC,
+        metric,
         tuple(rungs),
         tuple(Tried(trial, parameters) for trial, parameters in trials.items()),
         Best(trial, trials[trial], budget, score),
@@ -90,11 +91,20 @@ def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
 class _Search:
     """Trains and scores trials, except those with a stored score in the folder."""
 
-    def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key: str,
+        workers: Workers,
+        trials: Mapping[int, Params],
+        goal: metrics.Goal,
+        progress: Progress,
+    ) -> None:
         self._folder = folder
         self._key = key
         self._workers = workers
         self._trials = trials
+        self._goal = goal
         self._progress = progress
 
     def rungs(self, settings: TrainingSettings) -> list[Rung]:
@@ -111,7 +121,7 @@ class _Search:
                 scores[trial] = score
                 done += budget - reached
                 self._progress(done, total)
-            completed.append(halving.rung(budget, scores, keep))
+            completed.append(halving.rung(budget, scores, keep, self._goal))
             going = completed[-1].kept
             reached = budget
         return completed

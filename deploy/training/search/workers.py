@@ -19,9 +19,9 @@ import numpy as np
 
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
-from scorer.evaluation.quality_metrics import auc
 from training.recipes import Params, Recipe
 from training.search import shared_rows
+from training.validation_gate.metrics import DEFAULT_METRICS, evaluate
 
 ATTEMPTS = 3  # the search fails after this many processes have died on the same task
 
@@ -157,7 +157,9 @@ def _serve(connection: Connection, bench: Bench) -> None:
             fitted = bench.recipe.fit(
                 training, bench.signature, task.parameters, task.budget, task.folder, seed=bench.seed, workers=1
             )
-            score = auc(np.asarray(fitted.scores(validation.tensors), np.float64), validation.outcomes == 1)
+            scores = np.asarray(fitted.scores(validation.tensors), np.float64)
+            target = validation.target
+            score = evaluate(target, scores, validation.outcomes).get(DEFAULT_METRICS[target.kind])
         except Fatal as error:
             connection.send((str(error), error.hint, error.exit_code))
         else:

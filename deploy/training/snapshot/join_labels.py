@@ -231,7 +231,9 @@ def _check_outcomes(where: str, rows: LabelledRows, required: int, beside: str) 
             return
         message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
     raise Fatal(
-        f"{message} ({beside})", "check the producer of the labels and the setting labels.value, or make this part longer", REFUSED
+        f"{message} ({beside})",
+        "check the producer of the labels and the setting labels.value, or make this part longer",
+        REFUSED,
     )
 
 
@@ -302,9 +304,7 @@ class _Events:
             hint = "make snapshot.window longer, or labels.after shorter"
             raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
 
-    def chosen(
-        self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[Any], target: Target
-    ) -> LabelledRows:
+    def chosen(self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[Any], target: Target) -> LabelledRows:
         """Return the events at the indices `event_rows` of `newest`, with their outcomes, in the order of `Joined.rows`."""
         number, offset, time = (newest.columns[name][event_rows] for name in ("partition", "offset", "time"))
         topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]

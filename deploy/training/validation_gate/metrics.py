@@ -40,6 +40,8 @@ GOALS: Mapping[str, Goal] = {
 """The goal of each metric. A name with a part after a dot, such as `recall.late`, has the goal of the part before it."""
 DEFAULT_METRICS: Mapping[TargetKind, str] = {"binary": "auc", "classes": "log_loss", "regression": "rmse"}
 """The metric by which models are compared if none is configured."""
+LISTED = 20
+"""The number of classes up to which documents list the precision and the recall of each class."""
 THRESHOLD = 0.5  # the probability from which on the second of two classes is decided
 
 
@@ -77,9 +79,7 @@ def decide(target: Target, scores: Numbers) -> Indices:
     return np.zeros(len(scores), np.intp)
 
 
-def evaluate(
-    target: Target, scores: Numbers, outcomes: NDArray[Any], decisions: Indices | None = None
-) -> dict[str, float]:
+def evaluate(target: Target, scores: Numbers, outcomes: NDArray[Any], decisions: Indices | None = None) -> dict[str, float]:
     """Return the metrics of a model by name. Undefined metrics are omitted.
 
     - Two classes: `auc`, `pr_auc`, `brier`, `log_loss`, `accuracy`, and `precision.CLASS` and `recall.CLASS`.
@@ -115,13 +115,27 @@ def matrix(target: Target, decisions: Indices, outcomes: NDArray[Any]) -> NDArra
     return quality_metrics.confusion(outcomes.astype(np.intp), decisions, size)
 
 
-def class_probabilities(target: Target, scores: Numbers) -> Numbers:
-    """Return the probability of each class, (B, K), for two or K classes."""
-    return np.stack([1 - scores, scores], axis=1) if target.kind == "binary" else scores
+def class_probabilities(scores: Numbers) -> Numbers:
+    """Return the scores as one column for each class, (B, K). Scores (B,) are probabilities of the second of two classes."""
+    return np.stack([1 - scores, scores], axis=1) if scores.ndim == 1 else scores
+
+
+def constant(target: Target, outcomes: NDArray[Any], metric: str) -> ModelAnswers:
+    """Return the answers of the best model that ignores the events: it gives the same score for each row.
+
+    The scores are the shares of the classes; for a regression the mean, or the median if the metric is `mae`. The decision is
+    the most frequent class.
+    """
+    if target.kind == "regression":
+        value = np.median(outcomes) if metric == "mae" else outcomes.mean()
+        return ModelAnswers(np.full(len(outcomes), value), np.zeros(len(outcomes), np.intp))
+    shares = np.bincount(outcomes, minlength=len(target.classes)) / len(outcomes)
+    scores = np.full(len(outcomes), shares[1]) if target.kind == "binary" else np.tile(shares, (len(outcomes), 1))
+    return ModelAnswers(scores, np.full(len(outcomes), shares.argmax(), np.intp))
 
 
 def _of_two(scores: Numbers, positive: NDArray[np.bool_]) -> dict[str, float | None]:
-    losses = quality_metrics.log_losses(np.stack([1 - scores, scores], axis=1), positive.astype(np.intp))
+    losses = quality_metrics.log_losses(class_probabilities(scores), positive.astype(np.intp))
     return {
         "auc": quality_metrics.auc(scores, positive),
         "pr_auc": quality_metrics.average_precision(scores, positive),

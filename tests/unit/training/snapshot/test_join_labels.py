@@ -104,7 +104,7 @@ def test_rows_stand_in_the_order_of_time_and_say_where_they_are(tmp_path: Path) 
     assert (places.topics, places.partition.tolist(), places.offset.tolist()) == ((EVENTS,), [1, 0, 1, 0, 1], [2, 0, 1, 1, 0])
     assert places.time_ms.tolist() == [NOW - days * DAY for days in (50, 40, 30, 20, 20)]
     assert [json.loads(value)["id"] for value in joined.rows.values] == ["e1", "e2", "e3", "e4", "e0"]
-    assert (joined.mature, joined.coverage, joined.classes) == (5, 1.0, ("on time", "late"))
+    assert (joined.mature, joined.coverage, joined.target.classes) == (5, 1.0, ("on time", "late"))
 
 
 def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
