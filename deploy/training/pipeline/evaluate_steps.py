@@ -9,6 +9,7 @@ from model_registry.signing.predicates import PROVENANCE
 from scorer.console.training import documents, plots
 from training.pipeline.run import Run
 from training.pipeline.step_results import ChampionState, Evaluated, as_json
+from training.snapshot.rows import LabelledRows
 from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate import leakage
 from training.validation_gate.comparison import GateComparison
@@ -55,6 +56,12 @@ def compared(run: Run, challenger: ChampionState, champion: ChampionState | None
     If `champion` is None, the challenger is judged as a first model.
     """
     return _judged(run, _version(run, challenger), champion)
+
+
+def hold_out_answers(run: Run, version: ChampionState) -> tuple[LabelledRows, ModelAnswers]:
+    """Return the hold-out rows of this run that the version scores, and its answers. Raises Fatal, RegistryError."""
+    answers = _version(run, version).scored
+    return run.split.hold_out.select(answers.scored), answers.select(answers.scored)
 
 
 def _judged(run: Run, challenger: Version, champion: ChampionState | None) -> GateComparison:
