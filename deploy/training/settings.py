@@ -197,12 +197,15 @@ class SearchSection(Section):
 class GateSection(Section):
     """The rules by which a challenger may replace the champion."""
 
-    metric: Literal["auc"] = "auc"
-    """The metric by which champion and challenger are compared on the hold-out."""
-    margin: float = Field(default=0.002, gt=0, lt=1)
-    """How much worse than the champion's the metric may be, by the lower bound of the interval; also for the Brier score."""
+    metric: Literal["auc", "pr_auc", "log_loss", "accuracy", "macro_f1", "rmse", "mae"] | None = None
+    """The metric by which champion and challenger are compared on the hold-out. Default: `auc` for two classes (also `pr_auc`,
+    `log_loss`, `accuracy`), `log_loss` for more (also `macro_f1`, `accuracy`), `rmse` for a regression (also `mae`)."""
+    margin: float | None = Field(default=None, gt=0, lt=1)
+    """How much worse than the champion's the metric may be, by the worse end of the interval; also for the Brier score. For a
+    regression it is a share of the champion's error. Default: 0.002; 0.01 for a regression, which is 1 %."""
     promote: Literal["not-worse", "better"] = "not-worse"
-    """`not-worse`: the interval of the difference must be above -`gate.margin`. `better`: the interval must be above 0."""
+    """`not-worse`: the interval of the difference must be above -`gate.margin` (errors: below the margin). `better`: the
+    interval must be above 0 (errors: below 0)."""
     block: Duration = Field(default=milliseconds("1d"), gt=0)
     """The length of a block of time. The events of a block are resampled together, because they are alike."""
     resamples: int = Field(default=1_000, ge=100, le=100_000)
@@ -210,11 +213,13 @@ class GateSection(Section):
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
     """The confidence of the two-sided intervals; for slices, the confidence of all intervals together."""
     class_margin: float = Field(default=0.01, gt=0, lt=1)
-    """How much lower than the champion's the recall and precision of a class may be, by the lower bound of the interval."""
+    """How much lower than the champion's the recall and precision of a class may be, by the lower bound of the interval. Of
+    more than two classes, one whose interval is wider than this fails only if the whole interval is below 0."""
     slices: tuple[str, ...] = ()
     """Paths of event fields whose values divide the hold-out; each slice of at least 1,000 rows is judged too."""
     slice_margin: float = Field(default=0.03, gt=0, lt=1)
-    """The version is rejected if the AUC of a slice is lower by more than this, and the interval of the slice is below 0."""
+    """The version is rejected if the metric of a slice is worse by more than this (a regression: by this share of the
+    champion's error), and the whole interval of the slice is worse."""
 
     @field_validator("slices")
     @classmethod

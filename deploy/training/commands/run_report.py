@@ -15,6 +15,7 @@ from training.pipeline.run_dirs import STEPS as FOLDER
 from training.pipeline.run_dirs import iso
 from training.publish.verify_lineage import DecisionEvidence
 from training.snapshot.files import Frozen
+from training.validation_gate import metrics
 
 UNDER_WAY = "not ended"
 
@@ -94,10 +95,11 @@ def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[Rend
             iso(part["to_ms"]),
             f"{part['rows']:,}",
             *map("{:,}".format, part["classes"].values()),
+            *map("{:.5g}".format, part["outcomes"].values()),
         )
         for part in rows["parts"]
     ]
-    yield table(("part", "from", "to", "events", *rows["classes"]), parts)
+    yield table(("part", "from", "to", "events", *rows["classes"], *rows["outcomes"]), parts)
 
 
 def _left_out(kind: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -106,8 +108,9 @@ def _left_out(kind: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, st
 
 
 def _search(results: Mapping[str, Any]) -> RenderableType:
+    better = max if metrics.goal(results["metric"]) == "max" else min
     rungs = [
-        (rung["budget"], len(rung["trials"]), f"{max(trial['score'] for trial in rung['trials']):.4f}", len(rung["kept"]))
+        (rung["budget"], len(rung["trials"]), f"{better(trial['score'] for trial in rung['trials']):.4f}", len(rung["kept"]))
         for rung in results["rungs"]
     ]
     return table(("trained to", "trials", f"best {results['metric']}", "go on"), rungs)

@@ -81,9 +81,10 @@ def export(
             (part / SIGNATURE).write_bytes(msgspec.json.format(stated.to_json().encode(), indent=2) + b"\n")
             model = OnnxRuntime(settings.model).open(read(part))
             if fitted is None:
-                scores = parity.scores(model.run, stated, rows.tensors)
+                scores = parity.scores(model.run, stated, rows.target, rows.tensors)
             else:
                 scores, difference = parity.check(model.run, fitted, rows, stated)
+            parity.check_shape(scores, rows.target)
             parity.check_finite(scores, rows)
             few = rows.select(examples.chosen(rows, scores, stated))
             (part / GOLDEN).write_bytes(b"".join(examples.lines(few, model.run(dict(few.tensors)), stated)))

@@ -130,7 +130,8 @@ def evaluation(run: Run) -> dict[str, Any]:
     return {
         "dataset": {"name": f"{rows.part} of run {run.rows.run}", "digest": rows.digest},
         "metrics": evaluated.metrics,
-        "confusion_matrix": {"labels": evaluated.labels, "counts": evaluated.counts},
+        **({"confusion_matrix": as_json(evaluated.confusion_matrix)} if evaluated.confusion_matrix else {}),
+        **({"residuals": as_json(evaluated.residuals)} if evaluated.residuals else {}),
     }
 
 

@@ -42,7 +42,6 @@ from training.snapshot.files import Frozen
 from training.snapshot.join_labels import Joined
 from training.snapshot.rows import Split
 from training.snapshot.skip_counts import SkipCounts
-from training.snapshot.target import Target
 from training.validation_gate.metrics import ModelAnswers
 
 T = TypeVar("T")
@@ -152,10 +151,6 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         return Own() if self.training.recipe.command else named(self.training.recipe.name, self.training.gpus)
-
-    @cached_property
-    def target(self) -> Target:
-        return Target("binary", self.joined.classes)
 
     @cached_property
     def store(self) -> Store:

@@ -28,9 +28,7 @@ def search(run: Run) -> Searched:
     shown = partial(run.progress, "trained")
     folder = run.folder / "search"
     _copy_code(run)
-    results = searched(
-        parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown, run.events, run.target
-    )
+    results = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown, run.events)
     document = documents.read(as_json(results), documents.SearchDocument)
     unit = UNITS[run.training.recipe.label]
     run.draw("rungs", plots.rungs(document, unit))
@@ -52,7 +50,6 @@ def train(run: Run) -> Trained:
         best,
         run.folder / MODEL,
         run.events,
-        run.target,
     )
     return Trained(len(parts.training) + len(parts.validation), best.budget, dict(best.parameters))
 

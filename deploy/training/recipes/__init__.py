@@ -12,16 +12,21 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target
 
 Params = Mapping[str, int | float | str]
 """The parameters of a training: values by the names that its recipe defines."""
 
 
 class Fitted(Protocol):
-    """A trained model for two classes."""
+    """A trained model."""
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the probability of the second class for each row, (B,). `tensors` are as in `LabelledRows`."""
+        """Return the score of each row. `tensors` are as in `LabelledRows`.
+
+        The scores are probabilities of the second of two classes (B,), probabilities of each of K classes (B, K), or the
+        predicted numbers of a regression (B,).
+        """
 
     def onnx(self) -> bytes:
         """Return the model as ONNX with the inputs and output of the signature. Equal models give equal bytes."""
@@ -33,8 +38,8 @@ class Recipe(Protocol):
     name: str
     """The value of `recipe` in training.yaml; `own` for a command."""
 
-    def check(self, signature: Signature) -> None:
-        """Check that the recipe supports the signature. Raises Fatal (exit code 2) with the cause if it does not."""
+    def check(self, signature: Signature, target: Target) -> None:
+        """Check that the recipe supports signature and target. Raises Fatal (exit code 2) with the cause if it does not."""
 
     def parameters(self, stated: Params) -> Params:
         """Return all parameters of the recipe: the values in `stated`, and defaults for the other parameters.

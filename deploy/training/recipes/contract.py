@@ -153,7 +153,7 @@ def read_signature(folder: Path) -> Signature:
     return parse_signature((folder / SIGNATURE).read_bytes())
 
 
-def write_rows(rows: LabelledRows, signature: Signature, target: Target, path: Path) -> str:
+def write_rows(rows: LabelledRows, signature: Signature, path: Path) -> str:
     """Write rows as a Parquet file atomically; return the SHA-256 of the file in hexadecimal.
 
     There is one column for each field of the signature, and the column `label` with the outcomes. The value of a field is null
@@ -162,7 +162,7 @@ def write_rows(rows: LabelledRows, signature: Signature, target: Target, path: P
     """
     columns = {field.name: _column(rows.tensors, signature, field) for field in signature.fields}
     table = pa.table({**columns, LABEL: pa.array(rows.outcomes)})
-    table = table.replace_schema_metadata({"target": msgspec.json.encode(target), "contract": str(CONTRACT)})
+    table = table.replace_schema_metadata({"target": msgspec.json.encode(rows.target), "contract": str(CONTRACT)})
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     parquet.write_table(table, part, compression="zstd", compression_level=1, write_statistics=False)
@@ -183,7 +183,8 @@ def read_rows(path: Path, signature: Signature) -> LabelledRows:
     outcomes = table[LABEL].to_numpy()
     zeros = np.zeros(count, np.int64)
     places = Places(("",), zeros.astype(np.int16), zeros.astype(np.int32), zeros, zeros)
-    return LabelledRows(tensors, outcomes, places, ())
+    target = msgspec.json.decode(table.schema.metadata[b"target"], type=Target)
+    return LabelledRows(tensors, outcomes, places, (), target=target)
 
 
 def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:

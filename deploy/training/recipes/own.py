@@ -16,6 +16,7 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes import Params, check_signature
 from training.recipes.contract import Resources
 from training.settings import RecipeSection
+from training.snapshot.target import Target
 
 DEPLOY = Path(__file__).resolve().parents[2]
 PYTHONS = ("python", "python3")
@@ -31,7 +32,8 @@ class Own:
 
     name = "own"
 
-    def check(self, signature: Signature) -> None:
+    def check(self, signature: Signature, target: Target) -> None:
+        del target  # the recipe itself must support it
         check_signature.check_inputs(signature, self.name)
 
     def parameters(self, stated: Params) -> Params:

@@ -8,9 +8,9 @@ import numpy as np
 
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
-from scorer.evaluation.quality_metrics import auc
 from training.recipes import BuiltIn, contract
 from training.snapshot.rows import LabelledRows
+from training.validation_gate.metrics import evaluate
 
 
 class BuiltInTrial:
@@ -52,10 +52,13 @@ class BuiltInTrial:
             (folder / contract.MODEL).write_bytes(fitted.onnx())
             return
         validation = self._part(folder, contract.VALIDATION, signature)
-        score = auc(np.asarray(fitted.scores(validation.tensors), np.float64), validation.outcomes == 1)
-        if score is None:
-            raise Fatal("the validation part has one class only", "make snapshot.validation longer", REFUSED)
-        contract.append_metrics(folder, trial.budget, {trial.metric: score})
+        scores = np.asarray(fitted.scores(validation.tensors), np.float64)
+        values = evaluate(validation.target, scores, validation.outcomes)
+        if trial.metric not in values:
+            metrics = ", ".join(values)
+            hint = f"set search.metric to one of {metrics}; or make snapshot.validation longer, if it has one class only"
+            raise Fatal(f"the validation part has no metric {trial.metric!r}", hint, REFUSED)
+        contract.append_metrics(folder, trial.budget, values)
 
     def _part(self, folder: Path, name: str, signature: Signature) -> LabelledRows:
         path = folder / contract.ROWS / name

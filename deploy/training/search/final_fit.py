@@ -12,7 +12,6 @@ from training.search.search import bench_of
 from training.search.workers import Task, TrialEvents, Workers
 from training.settings import TrainingSettings
 from training.snapshot.rows import LabelledRows, Places
-from training.snapshot.target import Target
 
 
 def train(
@@ -24,7 +23,6 @@ def train(
     best: Best,
     folder: Path,
     events: TrialEvents,
-    target: Target,
 ) -> None:
     """Train a model with the parameters and up to the budget of `best`, on the training and validation rows.
 
@@ -36,8 +34,8 @@ def train(
     """
     try:
         together_rows = together(training, validation)
-        contract.write_rows(together_rows, signature, target, folder / contract.ROWS / contract.TRAINING)
-        bench = bench_of(settings, recipe, signature, target, folder, final=True)
+        contract.write_rows(together_rows, signature, folder / contract.ROWS / contract.TRAINING)
+        bench = bench_of(settings, recipe, signature, training.target, folder, final=True)
         task = Task(best.trial, best.parameters, best.budget, folder)
         with Workers(bench, 1, events) as workers:
             ((_, result),) = workers.results([task])
@@ -63,4 +61,5 @@ def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
         Places(first.places.topics, *columns),
         [*first.values, *second.values],
         logged=first.logged,
+        target=first.target,
     )

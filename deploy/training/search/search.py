@@ -21,14 +21,12 @@ from training.search.workers import Bench, Task, TrialEvents, TrialResult, Worke
 from training.settings import SearchedParameter, TrainingSettings
 from training.snapshot.rows import LabelledRows
 from training.snapshot.target import Target
+from training.validation_gate import metrics
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Reports the number of trained trees or epochs and the total."""
-METRICS: Mapping[str, str] = {"binary": "auc", "classes": "log_loss", "regression": "rmse"}
-"""The metric by which trials are compared by default, by the kind of the target."""
-SMALLER_IS_BETTER = frozenset({"brier", "log_loss", "loss", "mae", "mse", "rmse"})
 CODE = "recipe"
 """The folder of the copied code of a command, beside the folders of the search and of the final training."""
 
@@ -50,9 +48,8 @@ class Judgement:
 
 def judgement(settings: TrainingSettings, target: Target) -> Judgement:
     """Return the metric and the goal of a search: those in the settings, or the defaults for the target."""
-    metric = settings.search.metric or METRICS[target.kind]
-    smaller = metric in SMALLER_IS_BETTER or metric.startswith("quantile_loss.")
-    return Judgement(metric, settings.search.goal or ("min" if smaller else "max"))
+    metric = settings.search.metric or metrics.DEFAULT_METRICS[target.kind]
+    return Judgement(metric, settings.search.goal or metrics.goal(metric))
 
 
 def search(
@@ -64,7 +61,6 @@ def search(
     folder: Path,
     progress: Progress,
     events: TrialEvents,
-    target: Target,
 ) -> Searched:
     """Find the best parameters and budget by the metric on the validation part.
 
@@ -76,12 +72,13 @@ def search(
         Fatal: Exit code 2 if the recipe does not support the signature or its parameters; 3 if all trials failed, or if the
             disk is full.
     """
-    recipe.check(signature)
+    target = training.target
+    recipe.check(signature, target)
     trials = drawn(recipe, settings)
     judged = judgement(settings, target)
     parts = ((training, contract.TRAINING), (validation, contract.VALIDATION))
     try:
-        digests = [contract.write_rows(rows, signature, target, folder / contract.ROWS / name) for rows, name in parts]
+        digests = [contract.write_rows(rows, signature, folder / contract.ROWS / name) for rows, name in parts]
         own_code = sorted(_code(folder.parent / CODE).items()) if isinstance(recipe, Own) else []
         inputs = [digests, signature.to_json(), recipe.name, settings.seed, judged.metric, own_code, settings.recipe.command]
         key = hashlib.sha256(msgspec.json.encode([*inputs, sorted(settings.recipe.env.items())])).hexdigest()

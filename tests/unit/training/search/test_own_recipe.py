@@ -22,10 +22,8 @@ from training.recipes.own import Own
 from training.search.final_fit import train
 from training.search.halving import Best, Searched
 from training.search.search import CODE, search
-from training.snapshot.target import Target
 
 TRAINING, VALIDATION = rows(60), rows(30, seed=2)
-TARGET = Target("binary", ("on time", "late"))
 SPACE = {"x": {"type": "float", "low": 0.0, "high": 1.0}}
 SEARCH = {"trials": 3, "rungs": [2, 4], "reduction": 3, "space": SPACE}
 GOOD = """
@@ -63,7 +61,7 @@ def stated(folder: Path, script: str, **recipe: Any) -> Any:
 def searched(folder: Path, script: str, events: Any = None, **recipe: Any) -> Searched:
     training = stated(folder, script, **recipe)
     found = folder / "search"
-    return search(TRAINING, VALIDATION, SIGNATURE, training, Own(), found, lambda *_: None, events or NoEvents(), TARGET)
+    return search(TRAINING, VALIDATION, SIGNATURE, training, Own(), found, lambda *_: None, events or NoEvents())
 
 
 def one_fails(folder: Path, broken: str, **recipe: Any) -> str:
@@ -111,7 +109,7 @@ def test_a_command_finds_its_inputs_in_its_folder(tmp_path: Path) -> None:
         "seed": 2013,
         "metric": "auc",
         "goal": "max",
-        "target": {"kind": "binary", "classes": ["on time", "late"]},
+        "target": {"kind": "binary", "classes": ["0", "1"]},
     }
     assert 0 <= json.loads((folder / "parameters.json").read_text())["x"] <= 1
     assert json.loads((folder / "resources.json").read_text()) == {"workers": 1, "gpus": 0, "rendezvous": None}
@@ -183,7 +181,7 @@ def test_a_recipe_that_stops_early_is_trained_up_to_there(tmp_path: Path) -> Non
 def final(folder: Path, script: str, **recipe: Any) -> Path:
     best = Best(2, {"x": 0.5}, 4, 0.9)
     events = NoEvents()
-    train(TRAINING, VALIDATION, SIGNATURE, stated(folder, script, **recipe), Own(), best, folder / "model", events, TARGET)
+    train(TRAINING, VALIDATION, SIGNATURE, stated(folder, script, **recipe), Own(), best, folder / "model", events)
     return folder / "model"
 
 

@@ -25,10 +25,8 @@ from training.search import halving
 from training.search.final_fit import together, train
 from training.search.halving import Searched
 from training.search.search import search
-from training.snapshot.target import Target
 
 TRAINING, VALIDATION = rows(600), rows(300, seed=2)
-TARGET = Target("binary", ("on time", "late"))
 
 
 def searched(folder: Path, recipe: Any = None, **stated: Any) -> Searched:
@@ -36,7 +34,7 @@ def searched(folder: Path, recipe: Any = None, **stated: Any) -> Searched:
 
 
 def found(training: Any, stated: Any, folder: Path, progress: Any = lambda *_: None, recipe: Any = None) -> Searched:
-    return search(training, VALIDATION, SIGNATURE, stated, recipe or Trees(), folder, progress, NoEvents(), TARGET)
+    return search(training, VALIDATION, SIGNATURE, stated, recipe or Trees(), folder, progress, NoEvents())
 
 
 class Dying(Trees):
@@ -173,7 +171,7 @@ def test_the_model_is_trained_on_both_parts_and_goes_on(unbroken: Searched, tmp_
     def fit(folder: str, budget: int) -> bytes:
         best = msgspec.structs.replace(unbroken.best, budget=budget)
         where = tmp_path / folder
-        train(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), best, where, NoEvents(), TARGET)
+        train(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), best, where, NoEvents())
         return (where / contract.MODEL).read_bytes()
 
     both = together(TRAINING, VALIDATION)
