@@ -41,13 +41,13 @@ class Events(NoEvents):
         self.seen: list[tuple[Any, ...]] = []
 
     def trial_started(self, trial: int, budget: int, parameters: Mapping[str, Any], *, final: bool = False) -> None:
-        self.seen.append(("started", trial, budget))
+        self.seen.append(("started", trial, budget, dict(parameters), final))
 
     def metrics(self, trial: int, budget: int, values: Mapping[str, float], *, final: bool = False) -> None:
-        self.seen.append(("metrics", trial, budget, dict(values)))
+        self.seen.append(("metrics", trial, budget, dict(values), final))
 
     def trial_ended(self, trial: int, budget: int, seconds: float, failure: str, log_tail: str, *, final: bool = False) -> None:
-        self.seen.append(("ended", trial, budget, failure, log_tail))
+        self.seen.append(("ended", trial, budget, failure, log_tail, seconds, final))
 
 
 def stated(folder: Path, script: str, **recipe: Any) -> Any:
@@ -83,7 +83,7 @@ def test_a_command_is_searched_by_its_own_metrics(tmp_path: Path) -> None:
         (4, [0.24]),
     ]
     assert (result.best.trial, result.best.budget, result.best.score, result.failures) == (2, 4, 0.24, ())
-    assert ("metrics", 1, 2, {"auc": 0.12}) in events.seen
+    assert ("metrics", 1, 2, {"auc": 0.12}, False) in events.seen
     assert [event[:3] for event in events.seen if event[1] == 2 and event[0] != "metrics"] == [
         ("started", 2, 2),
         ("ended", 2, 2),
