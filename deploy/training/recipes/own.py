@@ -14,7 +14,6 @@ from typing import Any
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes import Params, check_signature
-from training.recipes.contract import Resources
 from training.settings import RecipeSection
 from training.snapshot.target import Target
 
@@ -137,11 +136,6 @@ def environment(recipe: RecipeSection, environ: Mapping[str, str], gpus: range |
     if gpus is not None:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
     return variables | dict(recipe.env)
-
-
-def resources(workers: int, gpus: int) -> Resources:
-    """Return the resources of a command that runs on one machine."""
-    return Resources(workers, gpus)
 
 
 def _folder(recipe: RecipeSection) -> Path:
