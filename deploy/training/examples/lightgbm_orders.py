@@ -33,5 +33,5 @@ parameters |= fixed | {"num_threads": resources["workers"]}
 model = lightgbm.train(parameters, dataset("training"), num_boost_round=trial["budget"], **validation)
 if trial["final"]:
     inputs = [(tensor["tensor"], FloatTensorType([None, len(tensor["fields"])]))]
-    onnx = convert_lightgbm(model, initial_types=inputs, zipmap=False, target_opset=15)
+    onnx = convert_lightgbm(model, name="orders", initial_types=inputs, zipmap=False, target_opset=15)
     Path("model.onnx").write_bytes(onnx.SerializeToString())
