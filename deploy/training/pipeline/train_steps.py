@@ -9,8 +9,8 @@ from training.export.export import export as exported
 from training.pipeline.run import Run
 from training.pipeline.run_dirs import iso
 from training.pipeline.step_results import ExportResult, Trained, as_json
-from training.recipes import Fitted, contract, named, own
-from training.search.final_fit import together
+from training.recipes import Fitted, named, own
+from training.search.final_fit import restored
 from training.search.final_fit import train as trained
 from training.search.halving import Searched
 from training.search.search import CODE
@@ -72,10 +72,7 @@ def _fitted(run: Run) -> Fitted | None:
     parts = run.split
     best = run.result("search", Searched).best
     recipe = named(run.training.recipe.name, run.training.gpus)
-    checkpoint = run.folder / MODEL / contract.CHECKPOINT
-    rows = together(parts.training, parts.validation)
-    seed, workers = run.training.seed, run.training.workers
-    return recipe.fit(rows, run.signature, best.parameters, best.budget, checkpoint, seed=seed, workers=workers)
+    return restored(parts.training, parts.validation, run.signature, run.training, recipe, best, run.folder / MODEL)
 
 
 def _copy_code(run: Run) -> None:

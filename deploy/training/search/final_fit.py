@@ -6,7 +6,7 @@ import numpy as np
 
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
-from training.recipes import Recipe, contract
+from training.recipes import BuiltIn, Fitted, Recipe, contract
 from training.search.halving import Best
 from training.search.search import bench_of
 from training.search.workers import Task, TrialEvents, Workers
@@ -49,6 +49,21 @@ def train(
         tail = f"\nits log ends with:\n{result.log}" if result.log else ""
         message = f"the final training (trial {best.trial}, budget {best.budget}) failed: {result.failure}{tail}"
         raise Fatal(message, f"the log is {folder / contract.LOG}; run again: it continues from its checkpoint", REFUSED)
+
+
+def restored(
+    training: LabelledRows,
+    validation: LabelledRows,
+    signature: Signature,
+    settings: TrainingSettings,
+    recipe: BuiltIn,
+    best: Best,
+    folder: Path,
+) -> Fitted:
+    """Return the final model of a built-in recipe, which `train` has trained in `folder`, from its checkpoints. Raises Fatal."""
+    rows = together(training, validation)
+    checkpoint = folder / contract.CHECKPOINT
+    return recipe.fit(rows, signature, best.parameters, best.budget, checkpoint, seed=settings.seed, workers=settings.workers)
 
 
 def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
