@@ -60,7 +60,7 @@ def restored(
     best: Best,
     folder: Path,
 ) -> Fitted:
-    """Return the final model of a built-in recipe, which `train` has trained in `folder`, from its checkpoints. Raises Fatal."""
+    """Return the final model of a built-in recipe from the checkpoints of `train` in `folder`. Raises Fatal."""
     rows = together(training, validation)
     checkpoint = folder / contract.CHECKPOINT
     return recipe.fit(rows, signature, best.parameters, best.budget, checkpoint, seed=settings.seed, workers=settings.workers)

@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.training.contract`: what the file contract costs beside the same script, called by hand.
 
 A script reads the rows and writes one line of metrics. It runs in a search of trials, and then as often by hand in a folder
-with the same files. Two claims: a trial costs at most 2 s more than a call by hand, and the files of the rows at most 5 % of the
-time that the calls by hand need for the rows. Figures as JSON on stdout; exit code 1 where one misses its bar.
+with the same files. The claim: a trial costs at most 2 s of CPU more than a call by hand. Figures as JSON on stdout; exit code
+1 where it misses.
 """
 
 import argparse
