@@ -4,14 +4,17 @@
 Python may import this module. The module starts no process and makes no decision.
 """
 
+import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -269,12 +272,9 @@ class MetricsTail:
         self._offset = 0
         self._number = 0
         self._best: dict[str, MetricLine] = {}
-        if self._path.exists():
-            content = self._path.read_bytes()
-            complete = content.rfind(b"\n") + 1
-            if complete < len(content):
-                os.truncate(self._path, complete)
         self.new_lines()
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self._path, self._offset)
 
     def new_lines(self, *, ended: bool = False) -> list[MetricLine]:
         """Return the lines that were completed since the last call.
@@ -282,7 +282,7 @@ class MetricsTail:
         With `ended`, the last line needs no newline. Raises ContractViolation.
         """
         try:
-            with self._path.open("rb") as stream:
+            with _open(self._path) as stream:
                 if os.fstat(stream.fileno()).st_size > METRICS_BYTES:
                     raise ContractViolation(f"{METRICS} has more than {METRICS_BYTES:,} bytes")
                 stream.seek(self._offset)
@@ -326,7 +326,7 @@ class MetricsTail:
 def log_tail(folder: Path) -> str:
     """Return the last lines of `log.txt` in a trial's folder; empty without a log. Control characters are replaced."""
     try:
-        with (folder / LOG).open("rb") as stream:
+        with _open(folder / LOG) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
             text = stream.read().decode("utf-8", "replace")
     except OSError:
@@ -381,6 +381,15 @@ def check_model(folder: Path) -> None:
         raise ContractViolation(f"it ended with exit code 0, but wrote no {MODEL} and no {PACKAGE}/")
     if model.stat().st_size > MODEL_BYTES:
         raise ContractViolation(f"{MODEL} has {model.stat().st_size:,} bytes; the limit is {MODEL_BYTES:,}")
+
+
+def _open(path: Path) -> BinaryIO:
+    """Open a file that a recipe may have written. Raises OSError if it is not a regular file: a pipe could block for ever."""
+    stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return stream
 
 
 def excerpt(line: bytes) -> str:

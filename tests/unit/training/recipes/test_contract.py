@@ -1,6 +1,7 @@
 """The files between a training and a recipe: rows come back as they were, metrics are read as far as they are complete."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,15 @@ def test_what_a_killed_process_left_is_not_reported_again(tmp_path: Path) -> Non
 def test_no_line_breaks_the_reader(line: bytes) -> None:
     with pytest.raises(ContractViolation, match=r"metrics\.jsonl line 7"):
         contract.parse_line(line, 7, 9)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_metrics_that_are_not_a_file_are_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    tail = MetricsTail(tmp_path, 9)
+    {"pipe": lambda: os.mkfifo(path), "link": lambda: path.symlink_to("/dev/zero"), "folder": path.mkdir}[kind]()
+    with pytest.raises(ContractViolation, match=r"metrics\.jsonl cannot be read"):
+        tail.new_lines()
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
