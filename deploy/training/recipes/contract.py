@@ -46,6 +46,8 @@ LOG = "log.txt"
 LABEL = "label"
 """The names of the files and folders of a trial's folder, and of the column of the outcomes."""
 
+INPUTS = (ROWS, SIGNATURE, PARAMETERS, TRIAL, BUDGET, RESOURCES)
+
 Goal = Literal["max", "min"]
 """Whether a larger or a smaller value of a metric is better."""
 
@@ -121,10 +123,16 @@ def write_inputs(
     Raises:
         OSError: The files cannot be written.
     """
-    (folder / CHECKPOINT).mkdir(parents=True, exist_ok=True)
-    link = folder / ROWS
-    if rows != link and not link.is_symlink():
-        link.symlink_to(os.path.relpath(rows, folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*INPUTS, LOG, METRICS):  # an earlier start of the recipe may have replaced them by links or folders
+        path = folder / name
+        if path != rows and (path.is_symlink() or (path.exists() and not path.is_file())):
+            _remove(path)
+    if not (folder / CHECKPOINT).is_dir():
+        _remove(folder / CHECKPOINT)
+        (folder / CHECKPOINT).mkdir()
+    if folder / ROWS != rows:
+        (folder / ROWS).symlink_to(os.path.relpath(rows, folder))
     documents = {
         SIGNATURE: signature.to_json().encode(),
         PARAMETERS: msgspec.json.encode(dict(parameters)),
@@ -349,19 +357,29 @@ def size(folder: Path) -> int:
 
 
 def remove_outputs(folder: Path) -> None:
-    """Remove the checkpoint and the model of a failed trial, which are no longer needed. The log and the metrics stay."""
-    for path in (CHECKPOINT, PACKAGE):
-        shutil.rmtree(folder / path, ignore_errors=True)
-    inputs = {ROWS, SIGNATURE, PARAMETERS, TRIAL, BUDGET, RESOURCES, LOG, METRICS}
+    """Remove the checkpoint, the model and all other files of a failed trial. Inputs, log and metrics stay."""
     for entry in folder.iterdir():
-        if entry.name not in inputs:
-            shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        if entry.name not in (*INPUTS, LOG, METRICS):
+            _remove(entry)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link or a folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_models(folder: Path) -> None:
     """Remove the model of an earlier start, so that only a model of the next start counts."""
-    (folder / MODEL).unlink(missing_ok=True)
-    shutil.rmtree(folder / PACKAGE, ignore_errors=True)
+    for name in (MODEL, PACKAGE):
+        _remove(folder / name)
+
+
+def remove_metrics(folder: Path) -> None:
+    """Remove the metrics of an earlier start."""
+    _remove(folder / METRICS)
 
 
 def check_model(folder: Path) -> None:
@@ -385,11 +403,11 @@ def check_model(folder: Path) -> None:
 
 def _open(path: Path) -> BinaryIO:
     """Open a file that a recipe may have written. Raises OSError if it is not a regular file: a pipe could block for ever."""
-    stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        stream.close()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return stream
+    return os.fdopen(descriptor, "rb")
 
 
 def excerpt(line: bytes) -> str:

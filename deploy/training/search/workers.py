@@ -197,7 +197,7 @@ def _followed(task: Task) -> contract.MetricsTail:
     try:
         return contract.MetricsTail(task.folder, task.budget)
     except ContractViolation:
-        (task.folder / contract.METRICS).unlink()
+        contract.remove_metrics(task.folder)
         return contract.MetricsTail(task.folder, task.budget)
 
 

@@ -163,6 +163,13 @@ def test_a_file_above_the_limit_is_refused_and_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "search" / "trials" / "0001" / "model.onnx").exists()
 
 
+def test_a_recipe_that_replaces_its_files_starts_again_with_its_own(tmp_path: Path) -> None:
+    spoiled = "rm -r checkpoint rows log.txt trial.json; touch checkpoint; mkdir rows log.txt; ln -s /etc/passwd trial.json"
+    result = searched(tmp_path, f"{GOOD}\nls rows/training.parquet\n{spoiled}")
+    assert [len(rung.trials) for rung in result.rungs] == [3, 1]
+    assert (result.best.budget, result.failures) == (4, ())
+
+
 def test_all_trials_that_fail_end_the_search_with_the_reasons_and_are_tried_again(tmp_path: Path) -> None:
     with pytest.raises(Fatal) as raised:
         searched(tmp_path, "echo no luck; exit 5")
