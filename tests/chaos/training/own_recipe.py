@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ for step in range(int(begun[3]) + 1, trial["budget"] + 1):
             metrics.write(json.dumps({"budget": step, "auc": auc(held @ begun[:3], truth)}) + "\n")
 
 if trial["final"]:
-    weights = {"w": begun[:2].reshape(2, 1).astype(np.float32), "c": begun[2:3].astype(np.float32)}
+    weights: dict[str, Any] = {"w": begun[:2].reshape(2, 1).astype(np.float32), "c": begun[2:3].astype(np.float32)}
     weights |= {"zero": np.float32(0), "one": np.float32(1)}
     nodes = [
         helper.make_node("IsNaN", ["x"], ["missing"]),

@@ -112,7 +112,12 @@ def test_no_line_breaks_the_reader(line: bytes) -> None:
 def test_metrics_that_are_not_a_file_are_refused(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     tail = MetricsTail(tmp_path, 9)
-    {"pipe": lambda: os.mkfifo(path), "link": lambda: path.symlink_to("/dev/zero"), "folder": path.mkdir}[kind]()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
     with pytest.raises(ContractViolation, match=r"metrics\.jsonl cannot be read"):
         tail.new_lines()
 
