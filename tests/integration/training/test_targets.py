@@ -9,10 +9,11 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from model_registry.signing.predicates import EVALUATION
 from tests.chaos.training.ground import EVENTS, HOUR_MS, HOURS, PARTITIONS, SIGNATURE, TRAINING, Ground
 from tests.support.shared_broker import Broker
 
-SECONDS = 300
+SECONDS = 600
 CLASSES = ["none", "one", "many"]
 OUTPUTS: dict[str, dict[str, Any]] = {
     "classes": {"output": {"tensor": "p"}, "labels": CLASSES, "decision": {"argmax": True}},
@@ -37,6 +38,12 @@ class TargetGround(Ground):
         out, _ = process.communicate(timeout=SECONDS)
         assert process.returncode == code, (self.folder / "log").read_text()
         return json.loads(out)
+
+    def evaluation(self) -> dict[str, Any]:
+        """The attested evaluation of the version that the channel names."""
+        inspected = json.loads(self.registry("inspect", f"{self.source}:prod", "--key", "training.pub", "--json"))
+        (predicate,) = (one["predicate"] for one in inspected["attestations"] if one["type"] == EVALUATION)
+        return dict(predicate)
 
     def _scorer(self, *, plain_http: bool) -> dict[str, Any]:
         scorer = super()._scorer(plain_http=plain_http)
@@ -84,10 +91,7 @@ def test_a_model_of_three_classes_is_promoted_and_then_replaced_by_a_better_one(
     assert compared["champion"]["version"] == first["version"]
     assert {f"recall.{name}" for name in CLASSES} < {rule["name"] for rule in compared["rules"]}
     assert (second["search"]["metric"], list(second["rows"]["classes"])) == ("log_loss", CLASSES)
-    attested = json.loads(ground.registry("inspect", f"{ground.source}:prod", "--key", "training.pub", "--json"))[
-        "attestations"
-    ]
-    (evaluation,) = (one["predicate"] for one in attested if "evaluation" in one["type"])
+    evaluation = ground.evaluation()
     assert evaluation["confusion_matrix"]["labels"] == CLASSES
     assert {"log_loss", "macro_f1", "weighted_f1", "recall.many"} < set(evaluation["metrics"])
     worse = ground.result("compare", first["version"], "--against", "prod", code=1)
@@ -114,10 +118,7 @@ def test_a_model_of_numbers_is_promoted_and_then_replaced_by_a_better_one(broker
     assert compared["challenger"]["metrics"]["r2"] > 0.8
     assert [rule["name"] for rule in compared["rules"]][6:] == ["width", "rmse", "mae", "slices"]
     assert (second["rows"]["classes"], second["rows"]["outcomes"]["minimum"] < -50) == ({}, True)
-    attested = json.loads(ground.registry("inspect", f"{ground.source}:prod", "--key", "training.pub", "--json"))[
-        "attestations"
-    ]
-    (evaluation,) = (one["predicate"] for one in attested if "evaluation" in one["type"])
+    evaluation = ground.evaluation()
     assert "confusion_matrix" not in evaluation
     assert sum(evaluation["residuals"]["counts"]) == compared["rows"]["count"]
     ground.result("thresholds", "prod", code=2)
