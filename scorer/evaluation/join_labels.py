@@ -52,7 +52,8 @@ def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
     if (unreadable := skipped.counts.total()) and not len(answers.rows):
         raise Fatal(f"{settings.output.topic} has {unreadable:,} records, and none is a readable score", FORMAT_HINT, USAGE)
     answered = answers.rows.newest()
-    classes = known(settings.labels.classes, answered.columns, answers.decisions)
+    numbers = settings.labels.kind == "number"
+    classes = known(settings.labels.classes, answered.columns, answers.decisions, numbers=numbers)
     labels, read = join(bus, settings, classes, answered)
     assessment = assess(answers, answered, labels)
     return replace(assessment, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read
@@ -93,7 +94,7 @@ def join(
         spans = {
             partition: Bounds(low, max(low, min(high, until.get(partition, low)))) for partition, (low, high) in spans.items()
         }
-    labels = Labels(topic, classes)
+    labels = Labels(topic, classes, numbers=settings.labels.kind == "number")
     read = labels_of(settings)
     for batch in bus.read(spans):
         records = [read(message) for message in batch.messages]

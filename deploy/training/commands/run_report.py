@@ -95,11 +95,11 @@ def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[Rend
             iso(part["to_ms"]),
             f"{part['rows']:,}",
             *map("{:,}".format, part["classes"].values()),
-            *map("{:.5g}".format, part["outcomes"].values()),
+            *map("{:.5g}".format, part.get("outcomes", {}).values()),
         )
         for part in rows["parts"]
     ]
-    yield table(("part", "from", "to", "events", *rows["classes"], *rows["outcomes"]), parts)
+    yield table(("part", "from", "to", "events", *rows["classes"], *rows.get("outcomes", {})), parts)
 
 
 def _left_out(kind: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, str, str]:

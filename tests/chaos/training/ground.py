@@ -118,12 +118,17 @@ class Ground:
         admin = AdminClient({"bootstrap.servers": self.servers})
         settle(admin.create_topics([NewTopic(f"{self.name}.{what}", PARTITIONS, 1) for what in ("events", "outcomes")]))
 
+    @staticmethod
+    def begin_ms() -> int:
+        """The time of the first event."""
+        return time.time_ns() // 1_000_000 - HOURS * HOUR_MS
+
     def _write(self, seed: int) -> None:
         """Events of ten days, every sixth without a b, each with its outcome."""
         drawn = np.random.default_rng(seed)
         a, b, kinds = drawn.normal(size=EVENTS), drawn.normal(size=EVENTS), drawn.integers(len(KINDS), size=EVENTS)
         late = drawn.random(EVENTS) < 1 / (1 + np.exp(-2 * a - b - (kinds - 1)))
-        begin = time.time_ns() // 1_000_000 - HOURS * HOUR_MS
+        begin = self.begin_ms()
         producer = Producer({"bootstrap.servers": self.servers})
         for n in range(EVENTS):
             event = {"id": f"e{n}", "a": float(a[n]), "b": None if n % 6 == 0 else float(b[n]), "kind": KINDS[kinds[n]]}
