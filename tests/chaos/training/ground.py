@@ -44,7 +44,7 @@ TRAINING: dict[str, Any] = {
 }
 OWN_RECIPE = Path(__file__).with_name("own_recipe.py")
 OWN: dict[str, Any] = {
-    "recipe": {"command": ["python", OWN_RECIPE.name], "deadline": "2m"},
+    "recipe": {"command": ["python", OWN_RECIPE.name], "deadline": "10m"},
     "search": {**TRAINING["search"], "space": {"rate": {"type": "float", "low": 0.1, "high": 3.0, "log": True}}},
 }
 """The settings of a training with a recipe of one's own."""
