@@ -20,7 +20,7 @@ distributed.init_process_group("gloo")
 rank, size = distributed.get_rank(), distributed.get_world_size()
 value = torch.tensor([rank + 1.0])
 distributed.all_reduce(value)
-print("process", rank, "of", size, flush=True)
+print(f"process {rank} of {size}", flush=True)
 if rank == 0:
     assert json.load(open("resources.json"))["workers"] == size
     open("model.onnx", "w").write(str(value.item()))

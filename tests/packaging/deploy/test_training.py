@@ -12,6 +12,7 @@ from publisher.errors import FINDING, REFUSED, UNREACHABLE, USAGE
 from publisher.runtime.time_range import seconds
 from scorer.settings import Settings
 from tests.integration.security import rights
+from tests.packaging.deploy import chart
 from tests.packaging.deploy.chart import needs_helm
 from tests.packaging.deploy.manifests import (
     EXAMPLES,
@@ -255,6 +256,22 @@ def nodes() -> Object:
     ]
     template: Object = replicated["template"]["spec"]["template"]
     return template
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("recipe", "image"),
+    [
+        ({"command": ["python", "train.py"], "image": "registry.example.com/own:1"}, "registry.example.com/own:1"),
+        ({"command": ["python", "train.py"]}, "registry.example.com/team/scorestream:0.1.0-training"),
+        ("network", "registry.example.com/team/scorestream:0.1.0-network"),
+    ],
+)
+def test_a_recipe_runs_in_its_image(recipe: Any, image: str) -> None:
+    files = [chart.EXAMPLES / "cpu.yaml", chart.EXAMPLES / "training.yaml"]
+    things = chart.render(files, {"training.config.recipe": recipe})
+    spec = of_kind(things, "CronJob")["flight-delay-training"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [container["image"] for container in spec["containers"]] == [image]
 
 
 def train_job() -> Object:
