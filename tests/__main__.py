@@ -49,6 +49,7 @@ RUNS = {
     "rollouts": ("tests.chaos.rollouts", "rollouts under kill -9 of every process but the broker"),
     "training": ("tests.chaos.training", "training runs under kill -9; compares the registry"),
     "bench": ("tests.benchmarks.bench", "throughput and latency beside other programs"),
+    "contract": ("tests.benchmarks.training.contract", "what the file contract of recipes costs beside a call by hand"),
     "distributed": ("tests.benchmarks.training.distributed", "a network trained by two processes: ms per step"),
     "gate": ("tests.benchmarks.training.gate", "error rates of the validation gate on real flights"),
     "gpu": ("tests.benchmarks.gpu", "CUDA and TensorRT on a real GPU"),

@@ -14,6 +14,7 @@ VERBS = {
     "list": "training.commands.runs:list_",
     "show": "training.commands.runs:show",
     "compare": "training.commands.compare:compare",
+    "thresholds": "training.commands.thresholds:thresholds",
     "reproduce": "training.commands.reproduce:reproduce",
     "demo": "training.commands.demo:demo",
 }

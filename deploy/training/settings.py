@@ -3,12 +3,21 @@
 `publisher/runtime/configuration.py` merges the file, environment variables (`TRAINING_...`) and flags.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import SettingsConfigDict
 
 from model_registry.errors import RegistryError
@@ -72,6 +81,81 @@ class SnapshotSection(Section):
     """Whether a run stores its snapshot in the registry together with the version, so that the version can be reproduced."""
 
 
+class SearchedParameter(Section):
+    """A parameter that the search varies: its values, and when it is drawn."""
+
+    type: Literal["float", "int", "categorical"]
+    """`float` and `int` are drawn from `low` to `high`, `categorical` from `values`."""
+    low: int | float | None = None
+    high: int | float | None = None
+    log: bool = False
+    """Whether values are drawn on a logarithmic scale."""
+    values: tuple[int | float | str, ...] = ()
+    when: dict[str, tuple[int | float | str, ...]] = Field(default_factory=dict)
+    """The condition: names of other parameters, each with the values at which this parameter is drawn."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> "SearchedParameter":
+        if self.type == "categorical":
+            if not self.values or len(set(self.values)) < len(self.values):
+                raise ValueError("a categorical parameter needs values that differ, such as values: [small, large]")
+            if (self.low, self.high, self.log) != (None, None, False):
+                raise ValueError("a categorical parameter has values, and neither low, high nor log")
+            return self
+        if self.values or self.low is None or self.high is None or not self.low < self.high:
+            raise ValueError(f"a parameter of type {self.type} needs low and high with low < high, and no values")
+        if not all(map(math.isfinite, (self.low, self.high))):
+            raise ValueError("low and high must be finite")
+        if self.log and self.low <= 0:
+            raise ValueError(f"log needs a low above 0, not {self.low}")
+        if self.type == "int" and not all(isinstance(bound, int) for bound in (self.low, self.high)):
+            raise ValueError("low and high of an int parameter must be whole numbers")
+        return self
+
+
+class RecipeSection(Section):
+    """The training algorithm: `recipe: trees` and `recipe: network` are built in, `recipe.command` is code of one's own."""
+
+    name: Literal["trees", "network"] = "trees"
+    """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`). `recipe: trees` is short for it."""
+    command: tuple[str, ...] = ()
+    """The command that trains in place of a built-in recipe, under the contract in `recipes.md`, such as
+    `[python, train.py]`. `python` is the interpreter of the run; files below `recipe.folder` are copied into the run."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the command."""
+    folder: Path | None = None
+    """The folder of the command's files; default: the folder of the configuration file."""
+    image: str | None = None
+    """The image in which the chart runs the training; it needs the product and the libraries of the command."""
+    launcher: Literal["torchrun"] | tuple[str, ...] | None = None
+    """The program that starts `workers` processes of the command for the final training: `torchrun`, or a command in which
+    `{workers}` is replaced. Without it, one process is started."""
+    deadline: Duration = Field(default=milliseconds("1h"), gt=0)
+    """The time after which a start of the command is ended with all of its processes; the trial has then failed."""
+    space: int = Field(default=2_000_000_000, ge=1_000_000)
+    """The limit in bytes of all files that the command writes for a trial: checkpoints, model, metrics and log."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _complete(self) -> "RecipeSection":
+        default = RecipeSection.model_construct()
+        stated = [name for name in RecipeSection.model_fields if getattr(self, name) != getattr(default, name)]
+        if self.command and "name" in stated:
+            raise ValueError("name and command exclude each other: remove one of them")
+        if not self.command and (own := [name for name in stated if name != "name"]):
+            raise ValueError(f"{own[0]} is set, but command is not; write the command, such as command: [python, train.py]")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The name of the recipe in records and on cards: `own` for a command."""
+        return "own" if self.command else self.name
+
+
 class SearchSection(Section):
     """The search of parameters by successive halving."""
 
@@ -81,6 +165,26 @@ class SearchSection(Section):
     """The numbers of trees (or epochs) after which worse trials stop. The final model has the best of these numbers."""
     reduction: int = Field(default=3, ge=2, le=100)
     """With N, the best 1/N of the trials (by the validation part, rounded up) continue after each rung."""
+    metric: str | None = Field(default=None, min_length=1, max_length=200)
+    """The metric by which trials are compared: `auc` and others of the validation part, or one of `metrics.jsonl`."""
+    goal: Literal["max", "min"] | None = None
+    """Whether a larger (`max`) or a smaller (`min`) metric is better; default: as for the well-known metrics, else `max`."""
+    space: dict[str, SearchedParameter] = Field(default_factory=dict, max_length=64)
+    """The parameters to vary: `type` (`float`, `int`, `categorical`), `low`, `high`, `log`, `values`, `when`. A built-in
+    recipe varies its own parameters without it."""
+
+    @field_validator("space")
+    @classmethod
+    def _ordered(cls, space: dict[str, SearchedParameter]) -> dict[str, SearchedParameter]:
+        """Order the parameters so that each follows the parameters of its condition."""
+        ordered: dict[str, SearchedParameter] = {}
+        waiting = dict(space)
+        while waiting:
+            ready = [name for name, parameter in waiting.items() if not any(other in waiting for other in parameter.when)]
+            if not ready:
+                raise ValueError(f"the conditions (when) of {', '.join(waiting)} form a circle")
+            ordered |= {name: waiting.pop(name) for name in ready}
+        return ordered
 
     @field_validator("rungs")
     @classmethod
@@ -93,12 +197,15 @@ class SearchSection(Section):
 class GateSection(Section):
     """The rules by which a challenger may replace the champion."""
 
-    metric: Literal["auc"] = "auc"
-    """The metric by which champion and challenger are compared on the hold-out."""
-    margin: float = Field(default=0.002, gt=0, lt=1)
-    """How much worse than the champion's the metric may be, by the lower bound of the interval; also for the Brier score."""
+    metric: Literal["auc", "pr_auc", "log_loss", "accuracy", "macro_f1", "rmse", "mae"] | None = None
+    """The metric by which champion and challenger are compared on the hold-out. Default: `auc` for two classes (also `pr_auc`,
+    `log_loss`, `accuracy`), `log_loss` for more (also `macro_f1`, `accuracy`), `rmse` for a regression (also `mae`)."""
+    margin: float | None = Field(default=None, gt=0, lt=1)
+    """How much worse than the champion's the metric may be, by the worse end of the interval; also for the Brier score. For a
+    regression it is a share of the champion's error. Default: 0.002; 0.01 for a regression, which is 1 %."""
     promote: Literal["not-worse", "better"] = "not-worse"
-    """`not-worse`: the interval of the difference must be above -`gate.margin`. `better`: the interval must be above 0."""
+    """`not-worse`: the interval of the difference must be above -`gate.margin` (errors: below the margin). `better`: the
+    interval must be above 0 (errors: below 0)."""
     block: Duration = Field(default=milliseconds("1d"), gt=0)
     """The length of a block of time. The events of a block are resampled together, because they are alike."""
     resamples: int = Field(default=1_000, ge=100, le=100_000)
@@ -106,11 +213,13 @@ class GateSection(Section):
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
     """The confidence of the two-sided intervals; for slices, the confidence of all intervals together."""
     class_margin: float = Field(default=0.01, gt=0, lt=1)
-    """How much lower than the champion's the recall and precision of a class may be, by the lower bound of the interval."""
+    """How much lower than the champion's the recall and precision of a class may be, by the lower bound of the interval. Of
+    more than two classes, one whose interval is wider than this fails only if the whole interval is below 0."""
     slices: tuple[str, ...] = ()
     """Paths of event fields whose values divide the hold-out; each slice of at least 1,000 rows is judged too."""
     slice_margin: float = Field(default=0.03, gt=0, lt=1)
-    """The version is rejected if the AUC of a slice is lower by more than this, and the interval of the slice is below 0."""
+    """The version is rejected if the metric of a slice is worse by more than this (a regression: by this share of the
+    champion's error), and the whole interval of the slice is worse."""
 
     @field_validator("slices")
     @classmethod
@@ -144,12 +253,12 @@ class TrainingSettings(Configuration):
     """The file with the signature of the model; default: the signature of the champion. Required for a first model."""
     folder: Path = Path("runs")
     """The folder of all runs; each run has its own folder there, which is never deleted."""
-    recipe: Literal["trees", "network"] = "trees"
-    """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`)."""
+    recipe: RecipeSection = RecipeSection()
     workers: int = Field(default=1, ge=1, le=1_024)
-    """The number of parallel trials of the search, and of processes that train a network. It does not affect the result."""
+    """The number of parallel trials of the search, and of processes or threads of the final training. It does not affect the
+    result of a built-in recipe."""
     gpus: int = Field(default=0, ge=0, le=1_024)
-    """The number of GPUs for training a network; each process uses one GPU. With 0, networks are trained on CPUs."""
+    """The number of GPUs of the final training; each process of a network uses one. With 0, networks are trained on CPUs."""
     seed: int = Field(default=2013, ge=0, lt=2**31)
     """The seed of all random draws."""
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
@@ -159,6 +268,21 @@ class TrainingSettings(Configuration):
     search: SearchSection = SearchSection()
     gate: GateSection = Field(default=GateSection(), validate_default=True)
     publish: PublishSection = PublishSection()
+
+    @model_validator(mode="after")
+    def _space_complete(self) -> "TrainingSettings":
+        """Check the search space against the recipe and the fixed parameters."""
+        space = self.search.space
+        for name, parameter in space.items():
+            for other in parameter.when:
+                if other not in space and other not in self.parameters:
+                    raise ValueError(f"search.space.{name}.when: there is no parameter {other!r} in search.space or parameters")
+        if self.recipe.command and not space and self.search.trials > 1:
+            raise ValueError(
+                f"search.trials is {self.search.trials}, but search.space is empty: all trials of a command would be the same; "
+                "declare search.space, or set search.trials to 1"
+            )
+        return self
 
     @field_validator("snapshot")
     @classmethod
@@ -206,7 +330,11 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[TrainingSettings, score
     if publish.rollout and publish.channel not in (None, scorer.model.tag):
         message = f"publish.channel is {publish.channel!r}, but a rollout moves the scorer's model.tag {scorer.model.tag!r}"
         raise Fatal(message, "remove publish.channel or publish.rollout from training.yaml", USAGE)
-    return training.model_copy(update={"folder": path.parent.resolve() / training.folder}), scorer
+    base = path.parent.resolve()
+    recipe = training.recipe
+    if recipe.command:
+        recipe = recipe.model_copy(update={"folder": recipe.folder or base})
+    return training.model_copy(update={"folder": base / training.folder, "recipe": recipe}), scorer
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
@@ -214,6 +342,7 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     sections: list[tuple[Any, Sequence[str]]] = [
         (values, PATHS),
         (values.get("publish"), ("key_file", "password_file", "rollout")),
+        (values.get("recipe"), ("folder",)),
     ]
     for section, keys in sections:
         for key in keys if isinstance(section, dict) else ():

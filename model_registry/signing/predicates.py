@@ -5,6 +5,7 @@ A predicate is checked before it is signed. It is checked again after it is read
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from model_registry.errors import BadFile
@@ -49,9 +50,10 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
     """Check an evaluation, a predicate type of this product.
 
     An evaluation has `dataset` (text, or an object with name and digest) and `metrics` (numbers by name). For a classifier it
-    may have `confusion_matrix` with `labels` and `counts` (a row per true class, a column per predicted class).
+    may have `confusion_matrix` with `labels` and `counts` (a row per true class, a column per predicted class). For a
+    regression it may have `residuals` with `edges` and `counts`: a histogram of score minus label.
     """
-    valid = ("dataset", "metrics", "confusion_matrix", "notes")
+    valid = ("dataset", "metrics", "confusion_matrix", "residuals", "notes")
     if unknown := sorted(set(predicate) - set(valid)):
         _fail(f"unknown key {unknown[0]!r:.100}; an evaluation has {', '.join(valid)}")
     if not isinstance(predicate.get("dataset"), str | Mapping):
@@ -63,6 +65,8 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
         _number(f"metrics.{name}", value)
     if "confusion_matrix" in predicate:
         _matrix(_part(predicate, "confusion_matrix"))
+    if "residuals" in predicate:
+        _residuals(_part(predicate, "residuals"))
 
 
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
@@ -117,6 +121,20 @@ def _matrix(matrix: Mapping[str, Any]) -> None:
     for count in (count for row in rows for count in row):
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             _fail(f"confusion_matrix.counts has {count!r:.100}, which is not a count")
+
+
+def _residuals(residuals: Mapping[str, Any]) -> None:
+    edges = residuals.get("edges")
+    counts = residuals.get("counts")
+    if not isinstance(edges, list) or not isinstance(counts, list) or len(edges) < 2 or len(edges) != len(counts) + 1:
+        _fail("residuals must have edges, and counts with one element less than edges")
+    for at, edge in enumerate(edges):
+        _number(f"residuals.edges[{at}]", edge)
+    if any(low >= high for low, high in pairwise(edges)):
+        _fail("residuals.edges must be increasing numbers")
+    for count in counts:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            _fail(f"residuals.counts has {count!r:.100}, which is not a count")
 
 
 def _part(predicate: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -71,7 +71,8 @@ class KafkaFeed:
         self._as_json = formats.as_json(settings)
         self._sampled = {settings.output.topic: TopicSampler(settings.output.topic, SAMPLE, SCORES_KEPT + SAMPLE)}
         if topic := settings.labels.topic:
-            state.labelled = LabelQualityFold(settings.labels.max_events, tuple(settings.labels.classes))
+            labels = settings.labels
+            state.labelled = LabelQualityFold(labels.max_events, tuple(labels.classes), numbers=labels.kind == "number")
             self._handlers[topic] = self._label
             self._read_label = labels_of(settings)
             self._sampled[topic] = TopicSampler(topic, LABELS, LABELS_BACK + LABELS)

@@ -29,6 +29,7 @@ class LabelQualityFold:
 
     most: int = KEPT
     configured: tuple[str, ...] = ()
+    numbers: bool = False
     answers: dict[bytes, tuple[Any, str | None, str]] = field(default_factory=dict)
     labels: dict[bytes, Label] = field(default_factory=dict)
     unusable: Counter[Unusable] = field(default_factory=Counter)
@@ -70,7 +71,8 @@ class LabelQualityFold:
         columns = list(zip(*self.answers.values(), strict=True)) or [(), (), ()]
         answers.add(NOWHERE, range(count), [0] * count, from_digests(self.answers), *columns)
         answered = answers.rows.newest()
-        labels = Labels(NOWHERE[0], known(self.configured, answered.columns, answers.decisions))
+        classes = known(self.configured, answered.columns, answers.decisions, numbers=self.numbers)
+        labels = Labels(NOWHERE[0], classes, numbers=self.numbers)
         values = list(self.labels.values())
         labels.add(answered, 0, range(len(values)), [0] * len(values), from_digests(self.labels), values)
         return assess(answers, answered, labels)

@@ -12,7 +12,7 @@ from scorer.evaluation.class_names import BINARY, Classes
 from scorer.evaluation.label_columns import AnswerColumns, Labels, Refusals
 from scorer.evaluation.latest_by_id import Column, NewestRows
 
-FIGURES = ("accuracy", "auc", "brier", "calibration_error", "mean_absolute_error", "root_mean_square_error")
+FIGURES = ("accuracy", "auc", "pr_auc", "brier", "calibration_error", "mean_absolute_error", "root_mean_square_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Quality:
         calibration_error: The expected calibration error.
         mean_absolute_error: The mean absolute error of a numeric outcome.
         root_mean_square_error: The root mean square error of a numeric outcome.
+        pr_auc: The area under the precision-recall curve.
     """
 
     version: str
@@ -46,6 +47,7 @@ class Quality:
     calibration_error: float | None = None
     mean_absolute_error: float | None = None
     root_mean_square_error: float | None = None
+    pr_auc: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,9 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
     truth = newest.columns.get("truth", np.empty(0))[label_rows[valid]]
     joined = {name: column[counted] for name, column in answered.columns.items()}
     classes = labels.classes
-    if classes is None and len(counted) and _is_probability(joined["number"]) and np.isin(truth, (0.0, 1.0)).all():
-        classes = BINARY
+    if classes is None and not labels.numbers and len(counted):
+        are_outcomes = np.isin(truth, (0.0, 1.0)).all()
+        classes = BINARY if are_outcomes and _is_probability(joined["number"]) else None
     return Assessment(
         versions=tuple(_by_version(joined, truth, answers, classes)) if len(counted) else (),
         classes=None if classes is None else classes.names,
@@ -166,7 +169,7 @@ def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: Ans
 
 
 def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
-    """Return AUC, Brier score and calibration; for more than two classes only the Brier score.
+    """Return AUC, PR-AUC, Brier score and calibration; for more than two classes only the Brier score.
 
     The keys of the result are field names of `Quality`.
     """
@@ -181,6 +184,7 @@ def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Clas
         bins = quality_metrics.calibration(scores, true)
         return {
             "auc": quality_metrics.auc(scores, true),
+            "pr_auc": quality_metrics.average_precision(scores, true),
             "brier": quality_metrics.brier(scores, true),
             "calibration": tuple(bins),
             "calibration_error": quality_metrics.calibration_error(bins),

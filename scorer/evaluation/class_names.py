@@ -72,8 +72,15 @@ class Classes:
 BINARY = Classes(("0", "1"), named=False)
 
 
-def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes) -> Classes | None:
-    """Return the configured classes, or else the classes that occur as decisions of the answers; None without either."""
+def known(
+    configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes, *, numbers: bool = False
+) -> Classes | None:
+    """Return the configured classes, or else the classes that occur as decisions of the answers; None without either.
+
+    `numbers` states that outcomes are configured to be numbers: there are no classes.
+    """
+    if numbers:
+        return None
     # If all decisions are the same and the scores are no lists, the classes are the outcomes 0 and 1.
     if configured:
         return Classes(tuple(configured))

@@ -55,7 +55,8 @@ def measure(settings: Settings, window: TimeRange, show: ShowProgress = ignore_p
     if (unreadable := skipped.counts.total()) and not len(answers.rows):
         raise Fatal(f"{settings.output.topic} has {unreadable:,} records, and none is a readable score", FORMAT_HINT, USAGE)
     answered = answers.rows.newest()
-    classes = known(settings.labels.classes, answered.columns, answers.decisions)
+    numbers = settings.labels.kind == "number"
+    classes = known(settings.labels.classes, answered.columns, answers.decisions, numbers=numbers)
     labels, read = join(bus, settings, classes, answered, show=show)
     assessment = assess(answers, answered, labels)
     return replace(assessment, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read
@@ -102,7 +103,7 @@ def join(
         spans = {
             partition: Bounds(low, max(low, min(high, until.get(partition, low)))) for partition, (low, high) in spans.items()
         }
-    labels = Labels(topic, classes)
+    labels = Labels(topic, classes, numbers=settings.labels.kind == "number")
     read = labels_of(settings)
     for batch in read_with_progress(bus, spans, show, "reading labels"):
         records = [read(message) for message in batch.messages]

@@ -123,11 +123,13 @@ class Labels:
     """The labels of answered events, as columns by event id; labels of other events are only counted.
 
     The column `truth` has the number of the class, or the outcome itself if `classes` is None; NaN for a withdrawn label.
+    `numbers` states that outcomes are configured to be numbers, even if all of them are 0 or 1.
     """
 
-    def __init__(self, topic: str, classes: Classes | None) -> None:
+    def __init__(self, topic: str, classes: Classes | None, *, numbers: bool = False) -> None:
         self.topic = topic
         self.classes = classes
+        self.numbers = numbers
         self.rows = RowsById()
         self.refused = Refusals()
         self.unmatched = 0

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 Truth = NDArray[np.bool_]
 BINS = 10
+LEAST_PROBABILITY = 1e-7  # the resolution of 32-bit floats near 1: a model that rounds to 0 or 1 has no infinite log loss
+SUM_TOLERANCE = 1e-3  # by which probabilities may differ from a sum of 1, in 16- and 32-bit floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,21 @@ def auc(scores: Numbers, true: Truth) -> float | None:
     return above / (positive * negative)
 
 
+def average_precision(scores: Numbers, true: Truth) -> float | None:
+    """Return the area under the precision-recall curve, as average precision; None without a positive event.
+
+    It is the sum of the precision at each score as threshold, weighted by the rise of the recall at this threshold.
+    """
+    positive = int(true.sum())
+    if not positive:
+        return None
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    lasts = np.flatnonzero(np.concatenate([ranked[1:] != ranked[:-1], [True]]))
+    hits = np.cumsum(true[order])[lasts]
+    return float((np.diff(hits, prepend=0) * hits / (lasts + 1)).sum() / positive)
+
+
 def brier(scores: Numbers, true: Truth) -> float | None:
     """Return the Brier score (1950), the mean squared difference of probability and outcome; None without probabilities."""
     if not len(scores) or scores.min() < 0.0 or scores.max() > 1.0:
@@ -59,6 +76,28 @@ def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | Non
         return None
     right = scores[np.arange(len(scores)), which]
     return float((np.square(scores).sum(axis=1) - 2.0 * right + 1.0).mean())
+
+
+def log_losses(probabilities: Numbers, which: NDArray[np.integer]) -> Numbers | None:
+    """Return the log loss of each row, (n,), in nats; None if the rows are not probabilities that sum to 1.
+
+    A probability counts as at least `LEAST_PROBABILITY`.
+
+    Args:
+        probabilities: The probability of each class, (n, k).
+        which: The index of the true class of each row, (n,).
+    """
+    if not are_probabilities(probabilities):
+        return None
+    losses: Numbers = -np.log(np.maximum(probabilities[np.arange(len(probabilities)), which], LEAST_PROBABILITY))
+    return losses
+
+
+def are_probabilities(rows: Numbers) -> bool:
+    """Return whether all rows (n, k) are probabilities: no number is below 0, and each row sums to 1. False for no rows."""
+    if not len(rows) or not np.isfinite(rows).all() or rows.min() < 0.0:
+        return False
+    return bool(np.abs(rows.sum(axis=1) - 1.0).max() <= SUM_TOLERANCE)
 
 
 def calibration(scores: Numbers, true: Truth) -> list[Bin]:

@@ -22,6 +22,8 @@ class EventAnswers:
 
     Attributes:
         numbers: (B,) float64, the output on which the version bases its decision; NaN if it is not a single number.
+        rows: (B, k) float64, this output if it is a row of k numbers in each event, with NaN for events without a score; None
+            if it is not.
         output: The name of this output; None if it is the only one and has no name.
         several: Whether a score has several outputs.
         decisions: The decision of each event; None if there is none.
@@ -32,6 +34,7 @@ class EventAnswers:
 
     def __init__(self, count: int) -> None:
         self.numbers: NDArray[np.float64] = np.full(count, np.nan)
+        self.rows: NDArray[np.float64] | None = None
         self.output: str | None = None
         self.several = False
         self.decisions: list[str | None] = [None] * count
@@ -93,5 +96,12 @@ def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -
     results.output = scores.decided_output
     results.several = len(scores.columns) > 1
     column = scores.decided_on()
-    if column.ndim == 1 and column.dtype.kind in "biuf":
+    if column.dtype.kind not in "biuf":
+        return
+    if column.ndim == 1:
         results.numbers[rows[: len(encoded)]] = np.where(finite, column.astype(np.float64), np.nan)
+    elif column.ndim == 2:
+        if results.rows is None:
+            results.rows = np.full((len(results.scores), column.shape[1]), np.nan)
+        if results.rows.shape[1] == column.shape[1]:
+            results.rows[rows[: len(encoded)]] = np.where(finite[:, np.newaxis], column.astype(np.float64), np.nan)

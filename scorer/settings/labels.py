@@ -1,6 +1,6 @@
 """The settings of labels (`labels`): the topic of true outcomes, and the places of event id and outcome in its records."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -30,6 +30,9 @@ class LabelSettings(Section):
     value: Annotated[str, AfterValidator(json_path.canonical)] = "label"
     """The path of the outcome in a label. The outcome is the name of a decision, true or false, or a number (0 is the first
     class and 1 the second)."""
+    kind: Literal["class", "number"] | None = None
+    """Whether outcomes are classes or numbers (a regression). If it is not set, scores decide it: outcomes are numbers if the
+    scores have no decision and are no probabilities. A training then takes outcomes as classes."""
     classes: list[Class] = Field(default=[], max_length=1_000)
     """All classes, in the order of the score's numbers. A single score is the probability of the second class. If empty, the
     classes are the decisions of the scores."""
@@ -41,4 +44,6 @@ class LabelSettings(Section):
     def _distinct(self) -> "LabelSettings":
         if len(set(self.classes)) != len(self.classes) or len(self.classes) == 1:
             raise ValueError("classes must list at least two classes, each once; or leave classes out")
+        if self.kind == "number" and self.classes:
+            raise ValueError("kind is number, but numbers have no classes; remove kind or classes")
         return self

@@ -13,7 +13,7 @@ from publisher.relay.settings import RelaySettings
 from scorer.settings import Settings
 from tests.support.environment import ROOT
 from tests.support.every_setting import named_section
-from training.settings import TrainingSettings
+from training.settings import RecipeSection, TrainingSettings
 
 SCHEMA = ROOT / "deploy" / "chart" / "values.schema.json"
 DEFINITIONS: dict[str, type[BaseModel]] = {
@@ -22,6 +22,8 @@ DEFINITIONS: dict[str, type[BaseModel]] = {
     "trainingSettings": TrainingSettings,
 }
 """The name of each definition in the schema, and the settings whose names it has."""
+SHORT: tuple[type[BaseModel], ...] = (RecipeSection,)
+"""The sections that a text may stand for, such as `recipe: trees`."""
 
 
 def schema_with_names() -> str:
@@ -42,4 +44,5 @@ def names(model: type[BaseModel]) -> dict[str, Any]:
             properties[name] = {"type": ["object", "null"], "additionalProperties": names(section)}
         else:
             properties[name] = {}
-    return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+    types = ["object", "null", *(["string"] if model in SHORT else [])]
+    return {"type": types, "properties": properties, "additionalProperties": False}

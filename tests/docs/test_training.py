@@ -61,6 +61,9 @@ def test_ones_own_data_becomes_a_promoted_version(reader: Reader) -> None:
     assert shown[0].count("promoted") == 1
     assert "better than chance" in " ".join(shown[1].split())
     assert shown[2].count("training.pub") == 3
+    (thresholds,) = pages.lines("deploy/training/gate.md", "thresholds")
+    assert "cheapest: " in reader.shell(thresholds)
+    assert (reader.folder / "thresholds.svg").read_text().startswith("<svg")
     assert "nothing-new" in reader.shell(rest[3])
     found = json.loads(reader.shell("scorer train show training.yaml prod --evidence --json"))
     assert (found["verdict"], found["champion"]) == ("passed", None)

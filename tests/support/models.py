@@ -109,6 +109,14 @@ def classifier(path: Path) -> None:
     save(nodes, [X], outputs, path)
 
 
+def three_scores(path: Path) -> None:
+    """Write a model with the outputs p = (x1, x2, x1 + x2) and sum = x1 + x2."""
+    weights = constant("w", [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]), constant("v", [[1.0]] * 2)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("MatMul", ["x", "v"], ["sum"])]
+    outputs = tensor("p", TensorProto.FLOAT, "N", 3), tensor("sum", TensorProto.FLOAT, "N", 1)
+    save(nodes, [X], outputs, path, weights)
+
+
 def contrib(path: Path) -> None:
     """Write a model: y = gelu(x1 + x2), with an operator of ONNX Runtime's own domain."""
     weights = constant("w", [[1.0]] * 2)

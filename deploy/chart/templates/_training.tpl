@@ -21,7 +21,12 @@
 {{/* The image of training runs. Argument: root. */}}
 {{- define "scorestream.trainingImage" -}}
 {{- $recipe := (include "scorestream.trainingConfig" . | fromYaml).recipe -}}
-{{- include "scorestream.image" (dict "root" . "image" .Values.training.image "variant" (ternary "network" "training" (eq $recipe "network"))) -}}
+{{- $section := kindIs "map" $recipe | ternary $recipe (dict "name" $recipe) -}}
+{{- if $section.image -}}
+{{- $section.image -}}
+{{- else -}}
+{{- include "scorestream.image" (dict "root" . "image" .Values.training.image "variant" (eq (toString $section.name) "network" | ternary "network" "training")) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The resource of the GPUs of training runs. Argument: root. */}}

@@ -26,6 +26,8 @@ def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json =
             run, recorded, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s")
         )
     print_data(as_json, comparisons, lambda: table(("", "recorded", "now", "same"), _rows(comparisons)))
+    if reason := comparisons.get("because"):
+        err_console.print(reason, markup=False)
     if not comparisons["same"]:
         raise typer.Exit(FINDING)
 

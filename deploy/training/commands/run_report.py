@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from publisher.runtime.command_line import table
 from training.pipeline.journal import Journal
@@ -69,7 +70,7 @@ def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     if document["rows"]:
         yield from _rows(document["rows"], document["snapshot"])
     if document["search"]:
-        yield _search(document["search"])
+        yield from _search(document["search"])
     if document["comparison"]:
         yield from _comparison(document["comparison"])
     seconds_by_step = [(step["step"], f"{step['seconds']:.1f}") for step in document["steps"]]
@@ -94,10 +95,11 @@ def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[Rend
             iso(part["to_ms"]),
             f"{part['rows']:,}",
             *map("{:,}".format, part["classes"].values()),
+            *map("{:.5g}".format, part.get("outcomes", {}).values()),
         )
         for part in rows["parts"]
     ]
-    yield table(("part", "from", "to", "events", *rows["classes"]), parts)
+    yield table(("part", "from", "to", "events", *rows["classes"], *rows.get("outcomes", {})), parts)
 
 
 def _left_out(kind: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -105,12 +107,18 @@ def _left_out(kind: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, st
     return f"{kind}: {reason}", f"{tally['counts'][reason]:,}", f"first: {first}" if first else ""
 
 
-def _search(results: Mapping[str, Any]) -> RenderableType:
+def _search(results: Mapping[str, Any]) -> Iterator[RenderableType]:
+    better = min if results.get("goal") == "min" else max
     rungs = [
-        (rung["budget"], len(rung["trials"]), f"{max(trial['score'] for trial in rung['trials']):.4f}", len(rung["kept"]))
+        (rung["budget"], len(rung["trials"]), f"{better(trial['score'] for trial in rung['trials']):.4f}", len(rung["kept"]))
         for rung in results["rungs"]
     ]
-    return table(("trained to", "trials", f"best {results['metric']}", "go on"), rungs)
+    yield table(("trained to", "trials", f"best {results['metric']}", "go on"), rungs)
+    parameters = ", ".join(f"{name} {value}" for name, value in results["best"]["parameters"].items())
+    yield Text(f"best: trial {results['best']['trial']} at {results['best']['budget']}: {parameters}")
+    for failure in results.get("failures", ()):
+        yield Text(f"trial {failure['trial']} failed at {failure['budget']}: {failure['reason']}")
+        yield Text("\n".join(f"    {line}" for line in failure["log"].splitlines()))
 
 
 def comparison(results: Mapping[str, Any]) -> Group:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from training.recipes import Params
 
 LIBRARIES = {"trees": ("lightgbm", "onnx", "onnxruntime"), "network": ("torch", "onnx", "onnxruntime")}
+OWN_LIBRARIES = ("onnxruntime",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +29,16 @@ class Card:
     facts: Mapping[str, str]
 
 
-def text(card: Card, parity: float, size: int) -> str:
+def text(card: Card, parity: float | None, size: int) -> str:
     """Render a model card as Markdown. The same card gives the same text under the same library versions.
 
     Args:
         card: The content of the card.
-        parity: The largest difference between the scores of the ONNX model and of the trained model.
+        parity: The largest difference between the scores of the ONNX model and of the trained model; None if
+            they are not compared, as for a recipe of one's own.
         size: The size of model.onnx in bytes.
     """
+    libraries = LIBRARIES.get(card.recipe, OWN_LIBRARIES)
     rows = [
         *card.facts.items(),
         ("Recipe", card.recipe),
@@ -44,8 +47,8 @@ def text(card: Card, parity: float, size: int) -> str:
         *((f"Events: {part}", f"{count:,}") for part, count in card.rows.items()),
         *((name, f"{value:.4f}") for name, value in card.metrics.items()),
         ("Size of model.onnx", f"{size:,} bytes"),
-        ("ONNX against the trained model", f"scores differ by at most {parity:.0e}"),
-        ("Libraries", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES[card.recipe])),
+        *([] if parity is None else [("ONNX against the trained model", f"scores differ by at most {parity:.0e}")]),
+        ("Libraries", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in libraries)),
     ]
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join([f"# {card.title}", "", "| | |", "|---|---|", *lines, ""])

@@ -14,19 +14,24 @@ from numpy.typing import NDArray
 from model_registry.package.event_tree import build_event
 from model_registry.package.signature import InputField, Signature
 from scorer.scores.outputs import Scores
+from training.recipes.contract import columns
 from training.snapshot.rows import LabelledRows
 
-TOLERANCE = 1e-4
+TOLERANCE = 1e-4  # of a score; of a regression's score beyond 1, the share of the score
+MOST_CLASSES = 10
 
 
 def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
     """Choose a few hold-out events as golden examples, and return their row indices in ascending order.
 
-    The examples have the lowest, the median and the highest score among all events and within each class. For each optional
-    field, the first event without the field is added. `scores` (B,) are the scores of the ONNX model.
+    The examples have the lowest, the median and the highest score among all events and within each class. For K classes, the
+    score is that of the event's class, and only the first `MOST_CLASSES` classes count. For each optional field, the first
+    event without the field is added. `scores` (B,) or (B, K) are the scores of the ONNX model.
     """
-    order = np.argsort(scores, kind="stable")
-    groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]
+    ranked = scores[np.arange(len(scores)), rows.outcomes] if scores.ndim == 2 else scores
+    order = np.argsort(ranked, kind="stable")
+    classes = range(len(rows.target.classes[:MOST_CLASSES]))
+    groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in classes)]
     positions = {int(group[at]) for group in groups if len(group) for at in (0, len(group) // 2, -1)}
     for field in signature.fields:
         if not field.required and len(absent_rows := np.flatnonzero(absent(rows.tensors, signature, field))):
@@ -39,15 +44,13 @@ def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Si
     answers = Scores(signature, outputs).encoded()
     for at, answer in enumerate(answers):
         event = build_event(_values(rows.tensors, signature, at))
-        yield msgspec.json.encode({"event": event, "score": orjson.loads(answer), "tolerance": TOLERANCE}) + b"\n"
-
-
-def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
-    """Yield the tensors that contain a field: the name of the tensor, and the field's columns as a slice."""
-    for tensor in signature.fed:
-        for at, tensor_field in enumerate(tensor.fields):
-            if tensor_field.name == field.name:
-                yield tensor.tensor, slice(0, tensor.width) if field.array is not None else slice(at, at + 1)
+        score = orjson.loads(answer)
+        tolerance = (
+            TOLERANCE * max(1.0, abs(score))
+            if rows.target.kind == "regression" and not isinstance(score, dict | list)
+            else TOLERANCE
+        )
+        yield msgspec.json.encode({"event": event, "score": score, "tolerance": tolerance}) + b"\n"
 
 
 def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: InputField) -> NDArray[np.bool_]:

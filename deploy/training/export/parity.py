@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from model_registry.package.signature import InputField, Signature
 from publisher.errors import REFUSED, Fatal
 from scorer.evaluation.label_columns import RecordPosition
-from training.export.examples import columns
 from training.recipes import Fitted
+from training.recipes.contract import columns
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target
 
 LARGEST = 1e-6  # the maximum difference of two scores
 BATCH = 1_024
@@ -25,38 +26,65 @@ Tensors = Mapping[str, NDArray[Any]]
 Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 
 
-def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float64]:
-    """Return the probability of the second class for each row, (B,), as the ONNX model computes it."""
-    # The probability is the last number in each row of the signature's first output.
-    outputs = signature.outputs[0].tensor
+def scores(run: Run, signature: Signature, target: Target, tensors: Tensors) -> NDArray[np.float64]:
+    """Return the scores of the rows as the ONNX model computes them, in the shape of `Fitted.scores`.
+
+    They are read from the output on which the signature bases its decision, or from its first output.
+    """
+    output = signature.decided
     count = len(next(iter(tensors.values())))
     batches = [
-        run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[outputs] for at in range(0, count, BATCH)
+        run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[output.tensor] for at in range(0, count, BATCH)
     ]
-    return np.concatenate([part.reshape(len(part), -1)[:, -1] for part in batches]).astype(np.float64)
+    rows = np.concatenate([part.reshape(len(part), -1) for part in batches]).astype(np.float64)
+    if target.kind == "classes":
+        return rows
+    # The row has the probabilities of both classes, or the probability of the second class, or a number.
+    return rows[:, -1 if output.index is None else output.index]
+
+
+def check_shape(exported: NDArray[np.float64], target: Target) -> None:
+    """Check that the scores of a target with K classes are rows of K numbers. Raises Fatal (exit code 3)."""
+    if target.kind == "classes" and exported.shape[1] != len(target.classes):
+        names = ", ".join(target.classes)
+        message = f"the model gives {exported.shape[1]} numbers for each event, but there are {len(target.classes)} classes"
+        raise Fatal(message, f"give a probability for each of {names}, in this order", REFUSED)
+
+
+def check_finite(exported: NDArray[np.float64], rows: LabelledRows) -> None:
+    """Check that all scores are finite. Raises Fatal (exit code 3) with the first event whose score is not."""
+    faulty = ~np.isfinite(exported).reshape(len(exported), -1).all(axis=1)
+    if faulty.any():
+        at = int(faulty.argmax())
+        message = f"the model scores the event {rows.places.of(at)} {exported[at].tolist()}"
+        hint = "a score must be a finite number: check how the recipe treats missing values and large numbers"
+        raise Fatal(f"{message}; {int(faulty.sum())} of {len(exported)} held-out events have such a score", hint, REFUSED)
 
 
 def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) -> tuple[NDArray[np.float64], float]:
-    """Score the rows with the ONNX model and with `fitted`; return the ONNX scores (B,) and the largest difference.
+    """Score the rows with the ONNX model and with `fitted`; return the ONNX scores and the largest difference.
 
     The difference is also measured on changed copies of the events: without each optional field, and with new category names.
 
     Raises:
-        Fatal: Exit code 3 if the difference exceeds 1e-6; the message names the event with the largest difference.
+        Fatal: Exit code 3 if the difference exceeds 1e-6; the message names the event with the largest difference. Scores of
+            a regression beyond 1 may differ by this share of the score.
     """
     first: list[NDArray[np.float64]] = []
     worst = 0.0
     for changed, tensors in _cases(rows.tensors, signature):
-        exported = scores(run, signature, tensors)
+        exported = scores(run, signature, rows.target, tensors)
         trained = fitted.scores(tensors)
         first = first or [exported]
-        difference = np.nan_to_num(np.abs(exported - trained), nan=np.inf)
+        difference = np.nan_to_num(np.abs(exported - trained) / np.maximum(np.abs(trained), 1), nan=np.inf)
+        if difference.ndim == 2:
+            difference = difference.max(axis=1)
         at = int(difference.argmax())
         worst = max(worst, float(difference[at]))
         if worst > LARGEST:
             places = rows.places
             place = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
-            scores_text = f"{float(exported[at])}, the trained model {float(trained[at])}"
+            scores_text = f"{exported[at].tolist()}, the trained model {trained[at].tolist()}"
             message = f"the ONNX model scores the event {place}{changed} {scores_text}"
             raise Fatal(
                 f"{message}; the largest allowed difference is {LARGEST}", "set other parameters, or another recipe", REFUSED

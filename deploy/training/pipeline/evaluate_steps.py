@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-import numpy as np
-
 from model_registry import package
 from model_registry.package import Package
 from model_registry.signing import attestation
@@ -11,27 +9,42 @@ from model_registry.signing.predicates import PROVENANCE
 from scorer.console.training import documents, plots
 from training.pipeline.run import Run
 from training.pipeline.step_results import ChampionState, Evaluated, as_json
+from training.snapshot.rows import LabelledRows
 from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate import leakage
 from training.validation_gate.comparison import GateComparison
 from training.validation_gate.inputs import VerdictEvidence, Version
-from training.validation_gate.metrics import ModelAnswers, figures, matrix
+from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.score_holdout import scored
 from training.validation_gate.slices import by_field
 from training.validation_gate.verdict import judge
+from training.validation_gate.version_figures import confusion_matrix, listed_metrics, residual_edges, residuals
 
 
 def evaluate(run: Run) -> Evaluated:
     """Measure the new version on the hold-out rows, and record the champion to compare the version with. Raises Fatal."""
     version_scores, rejected = _scored(run, _own_version(run))
-    chosen = np.isfinite(version_scores.scores)
-    rows = run.split.hold_out.select(chosen)
-    selected = version_scores.select(chosen)
-    counts = matrix(selected, rows.outcomes == 1).tolist()
-    metrics = figures(selected, rows.outcomes == 1, run.joined.classes)
+    rows = run.split.hold_out.select(version_scores.scored)
+    selected = version_scores.select(version_scores.scored)
+    target = rows.target
+    metrics = listed_metrics(target, selected, rows.outcomes)
     serves = run.serves()
     champion = ChampionState(serves.version, serves.digest, serves.revision) if serves else None
-    return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(rejected.counts))
+    errors = selected.scores - rows.outcomes if target.kind == "regression" else None
+    return Evaluated(
+        champion,
+        metrics,
+        confusion_matrix(target, selected, rows.outcomes),
+        None if errors is None else residuals(errors, residual_edges([errors])),
+        dict(rejected.counts),
+    )
+
+
+def measured(run: Run, version: Package) -> dict[str, float]:
+    """Return the metrics of a version on the hold-out rows. Raises Fatal (exit code 3) if it cannot be loaded."""
+    answers, _ = _scored(run, version)
+    rows = run.split.hold_out.select(answers.scored)
+    return listed_metrics(rows.target, answers.select(answers.scored), rows.outcomes)
 
 
 def gate(run: Run) -> GateComparison:
@@ -52,12 +65,17 @@ def compared(run: Run, challenger: ChampionState, champion: ChampionState | None
     return _judged(run, _version(run, challenger), champion)
 
 
+def hold_out_answers(run: Run, version: ChampionState) -> tuple[LabelledRows, ModelAnswers]:
+    """Return the hold-out rows of this run that the version scores, and its answers. Raises Fatal, RegistryError."""
+    answers = _version(run, version).scored
+    return run.split.hold_out.select(answers.scored), answers.select(answers.scored)
+
+
 def _judged(run: Run, challenger: Version, champion: ChampionState | None) -> GateComparison:
     rows = run.split.hold_out
     evidence = VerdictEvidence(
         run=run.rows.run,
         rows=rows,
-        classes=run.joined.classes,
         mature_times=run.joined.mature_times[run.joined.mature_times > run.learned_until_ms],
         challenger=challenger,
         champion=_version(run, champion) if champion else None,

@@ -17,15 +17,16 @@ from training.pipeline.step_results import Counted, JoinResult, Over, Part, RunP
 from training.publish.push_version import version_of
 from training.snapshot import freeze as freeze_topics
 from training.snapshot.files import Frozen
-from training.snapshot.join_labels import PARTS
+from training.snapshot.join_labels import PARTS, class_counts, find_target, outcome_range
 from training.snapshot.rows import LabelledRows as Labelled
+from training.validation_gate import gate_defaults
 
 
 def plan(run: Run) -> RunPlan:
     """Determine the plan of the run: its configuration, signature and environment.
 
-    Raises RegistryError, and Fatal (exit code 2) if no signing key or no signature is available, or if `snapshot.from` does not
-    provide the inputs of the signature.
+    Raises RegistryError, and Fatal (exit code 2) if no signing key or no signature is available, if `snapshot.from` does not
+    provide the inputs of the signature, or if the labels do not fit the signature or `gate.metric`.
     """
     run.key  # noqa: B018 - a run without a usable key fails before any work
     champion = _champions(run)
@@ -34,6 +35,7 @@ def plan(run: Run) -> RunPlan:
         hint = "set signature in training.yaml to a file, such as signature.json; a first version needs it"
         raise Fatal(f"the channel {run.channel!r} of {run.store.repository} has no champion with a signature.json", hint, USAGE)
     _check_source(run, signature)
+    gate_defaults.complete(run.training.gate, find_target(run.settings, signature))
     champion_signature = None if champion is None else champion.to_json()
     return RunPlan(
         _now_ms(),
@@ -70,7 +72,7 @@ def join(run: Run) -> JoinResult:
     if joined.coverage < bound:
         message = f"{joined.coverage:.1%} of the events have a label; labels.coverage is {bound:.1%}"
         raise Over("too-few-labels", message)
-    parts = tuple(_part(name, rows, joined.classes) for name, rows in zip(PARTS, run.split, strict=True))
+    parts = tuple(_part(name, rows) for name, rows in zip(PARTS, run.split, strict=True))
     return JoinResult(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))
 
 
@@ -98,11 +100,9 @@ def _stated(path: Path) -> Signature:
         raise Fatal(f"signature {path}: {error}", "see model_registry/docs/signature.md", USAGE) from None
 
 
-def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
+def _part(name: str, rows: Labelled) -> Part:
     times = rows.places.time_ms
-    positives = int(rows.outcomes.sum())
-    counts = dict(zip(classes, (len(rows) - positives, positives), strict=True))
-    return Part(name, int(times[0]), int(times[-1]), len(rows), counts, rows.digest())
+    return Part(name, int(times[0]), int(times[-1]), len(rows), class_counts(rows), rows.digest(), outcome_range(rows))
 
 
 def _nothing_new_since(run: Run) -> str:

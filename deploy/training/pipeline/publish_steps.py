@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from model_registry.channels.move_request import current_actor
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
@@ -31,7 +32,7 @@ def push(run: Run) -> Pushed:
 
 def origin(run: Run) -> Origin:
     """Return the inputs to record in the version's manifest: run, snapshot, environment, seed and recipe."""
-    return Origin(run.rows.run, run.copied.digest, run.plan.environment, run.training.seed, run.training.recipe)
+    return Origin(run.rows.run, run.copied.digest, run.plan.environment, run.training.seed, run.training.recipe.label)
 
 
 def attest(run: Run) -> list[str]:
@@ -99,9 +100,9 @@ def provenance(run: Run) -> dict[str, Any]:
     inside = {
         "run": run.rows.run,
         "seed": run.training.seed,
-        "recipe": run.training.recipe,
+        "recipe": run.training.recipe.label,
         "parameters": searched.best.parameters,
-        "search": searched,
+        "search": replace(searched, failures=tuple(replace(failure, log="") for failure in searched.failures)),
         "rows": run.rows.parts,
         leakage.UNTIL: run.learned_until_ms,
     }
@@ -129,7 +130,8 @@ def evaluation(run: Run) -> dict[str, Any]:
     return {
         "dataset": {"name": f"{rows.part} of run {run.rows.run}", "digest": rows.digest},
         "metrics": evaluated.metrics,
-        "confusion_matrix": {"labels": evaluated.labels, "counts": evaluated.counts},
+        **({"confusion_matrix": as_json(evaluated.confusion_matrix)} if evaluated.confusion_matrix else {}),
+        **({"residuals": as_json(evaluated.residuals)} if evaluated.residuals else {}),
     }
 
 

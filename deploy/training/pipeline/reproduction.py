@@ -5,7 +5,7 @@ version's signed provenance. Nothing is pushed to the registry.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
+from model_registry import package
 from model_registry.channels import channel
 from model_registry.errors import Refused
 from model_registry.package import MODEL
@@ -24,14 +25,17 @@ from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from scorer.settings import Settings
 from training import environment
-from training.pipeline import pipeline
+from training.pipeline import evaluate_steps, pipeline
 from training.pipeline.publish_steps import origin
 from training.pipeline.run import Progress, Run, schema
 from training.pipeline.step_results import Counted, RunPlan
 from training.publish import push_version
 from training.publish.verify_lineage import DecisionEvidence, evidence
+from training.recipes import own
+from training.search.search import CODE
 from training.settings import TrainingSettings
 from training.snapshot import dataset
+from training.validation_gate import gate_defaults
 
 LAST = "export"
 _HINT = "only a version that a run has built can be reproduced"
@@ -95,8 +99,9 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
     """Repeat the steps of a run up to the export, and compare every digest with the recorded one.
 
     Returns:
-        A mapping with three keys. `same` is true if the manifests are equal. `folder` is the folder of the run. `parts` has the
-        recorded and the new digest of the version, the model, the run and the environment.
+        A mapping. `same` is true if the manifests are equal. `folder` is the folder of the run. `parts` has the recorded and
+        the new digest of the version, the model, the run and the environment. If the models differ, both score the hold-out:
+        `metrics` has the recorded and the new value of each metric, and `because` is the reason in one sentence.
 
     Raises:
         Fatal: A step failed.
@@ -112,7 +117,30 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
         "environment": (recorded.evidence.environment, environment.digest()),
     }
     comparisons = {name: {"recorded": recorded_value, "now": now} for name, (recorded_value, now) in parts.items()}
-    return {"same": recorded.digest == pushed, "folder": str(run.folder), "parts": comparisons}
+    document = {"same": recorded.digest == pushed, "folder": str(run.folder), "parts": comparisons}
+    if recorded.model == parts[MODEL][1]:
+        return document
+    metrics = _metrics(run, recorded, pushed)
+    return document | {"metrics": metrics, "because": _difference(run, metrics, parts["environment"])}
+
+
+def _metrics(run: Run, recorded: Recorded, pushed: str) -> dict[str, dict[str, float | None]]:
+    """Return the metrics of the recorded and of the new version on the hold-out rows, by the name of the metric."""
+    versions = {"recorded": run.version(recorded.digest), "now": package.read(run.package, digest=pushed)}
+    results = {side: evaluate_steps.measured(run, version) for side, version in versions.items()}
+    return {name: {side: found.get(name) for side, found in results.items()} for name in results["recorded"]}
+
+
+def _difference(run: Run, metrics: Mapping[str, Mapping[str, float | None]], environments: tuple[str, str]) -> str:
+    """Return why the models differ, and by how much: as the environment differs, or as the recipe is not deterministic."""
+    metric = gate_defaults.complete(run.training.gate, run.joined.target).metric
+    recorded, now = (metrics.get(metric, {}).get(side) for side in ("recorded", "now"))
+    difference = (
+        "" if recorded is None or now is None else f", metric difference {now - recorded:+.6f} ({metric} of the hold-out)"
+    )
+    if environments[0] != environments[1]:
+        return f"the environment differs{difference}"
+    return f"not deterministic{difference}"
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
@@ -135,9 +163,28 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
 
 
 def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> TrainingSettings:
-    """Return the recorded training settings, with the folders, workers and keys taken from `training`."""
+    """Return the recorded training settings, with the folders, workers and keys taken from `training`.
+
+    Raises Refused if the version was trained by code of one's own, and the configuration has no command or other code.
+    """
     own_options = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
+    if CODE in config:
+        own_options["recipe"] = _own_recipe(config, training)
     return TrainingSettings.model_validate({**config["training"], **own_options, "publish": training.publish.model_dump()})
+
+
+def _own_recipe(config: dict[str, dict[str, Any]], training: TrainingSettings) -> dict[str, Any]:
+    """Return the recorded section `recipe` of a command, with the options of this machine. Raises Refused."""
+    recipe = training.recipe
+    if not recipe.command:
+        raise Refused("the version was trained by a command, but recipe.command is not set", "configure the same recipe")
+    recorded, present = config[CODE], own.code(recipe)
+    changed = sorted(name for name in {*recorded, *present} if recorded.get(name) != present.get(name))
+    if changed:
+        hint = "restore the files of the version, for instance from version control; its provenance has their SHA-256"
+        raise Refused(f"{changed[0]} differs from the recipe's file that trained the version", hint)
+    here = recipe.model_dump(include={"folder", "image", "deadline", "space", "launcher"}, mode="json")
+    return {**config["training"]["recipe"], **here}
 
 
 def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:

@@ -30,9 +30,12 @@ from scorer.features.read import FeatureLogDecoder
 from scorer.models.registry_access import open_source, pull_version
 from scorer.settings import Settings
 from training.pipeline.journal import Journal, written
+from training.pipeline.run_events import NoEvents, RunEvents
 from training.pipeline.step_results import Counted, JoinResult, Pushed, RunPlan
 from training.publish.promote import standing
-from training.recipes import Recipe, named
+from training.recipes import Recipe, named, own
+from training.recipes.own import Own
+from training.search.search import CODE
 from training.settings import TrainingSettings
 from training.snapshot import join_labels
 from training.snapshot.files import Frozen
@@ -49,6 +52,7 @@ PRIVATE: dict[str, Any] = {
     **dict.fromkeys(("folder", "workers", "gpus", "scorer", "signature"), True),
     "snapshot": {"keep"},
     "publish": {"key_file", "password_file", "rollout"},
+    "recipe": {"folder", "image", "deadline", "space", "launcher"},
 }
 """Settings that a run does not record, because they do not affect the model or name files of one machine."""
 
@@ -72,6 +76,7 @@ class Run:
         self.folder = folder
         self.journal = Journal(folder / "steps")
         self.progress = progress
+        self.events: RunEvents = NoEvents()
         self.scores: dict[str, tuple[ModelAnswers, SkipCounts]] = {}
 
     def result(self, step: str, of: type[T]) -> T:
@@ -145,7 +150,7 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        return named(self.training.recipe, self.training.gpus)
+        return Own() if self.training.recipe.command else named(self.training.recipe.name, self.training.gpus)
 
     @cached_property
     def store(self) -> Store:
@@ -219,9 +224,13 @@ class Run:
 def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
     """Return the settings that affect the model or its evaluation, without secrets and paths. Raises RegistryError."""
     own_settings = training.model_dump(mode="json", exclude=PRIVATE)
+    recipe = training.recipe
+    own_code = {CODE: own.code(recipe)} if recipe.command else {}
+    if not recipe.command:
+        own_settings["recipe"] = recipe.name
     sections = {*SCORERS, "features"} if training.snapshot.from_ == "features" else set(SCORERS)
     scorers = settings.model_dump(mode="json", include=sections, exclude={"input": {"schema_file"}})
-    return {"training": own_settings, "scorer": {**scorers, "schema": schema(settings)}}
+    return {"training": own_settings, "scorer": {**scorers, "schema": schema(settings)}, **own_code}
 
 
 def schema(settings: Settings) -> str | None:

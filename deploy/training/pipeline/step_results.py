@@ -4,6 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from training.snapshot.target import Target
+from training.validation_gate.comparison import ConfusionMatrix, Residuals
+
 Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-few-labels"]
 """The outcome of a run.
 
@@ -41,8 +44,9 @@ class Part(msgspec.Struct, frozen=True):
     Attributes:
         from_ms: The first Kafka timestamp of the rows (Unix ms).
         to_ms: The last Kafka timestamp of the rows (Unix ms).
-        classes: The number of rows by class.
+        classes: The number of rows by class; empty for a regression.
         digest: The result of `LabelledRows.digest`.
+        outcomes: The result of `outcome_range`.
     """
 
     part: str
@@ -51,6 +55,7 @@ class Part(msgspec.Struct, frozen=True):
     rows: int
     classes: dict[str, int]
     digest: str
+    outcomes: dict[str, float] = {}
 
 
 class JoinResult(msgspec.Struct, frozen=True):
@@ -60,7 +65,9 @@ class JoinResult(msgspec.Struct, frozen=True):
         mature: The number of events that are old enough to have a label.
         labelled: The number of mature events that have a label.
         coverage: `labelled` divided by `mature`.
-        classes: The number of labelled events by class.
+        target: The target of the labels.
+        classes: The number of labelled events by class; empty for a regression.
+        outcomes: The result of `outcome_range`: the mean and the range of the labels of a regression.
         left_out: The omitted events: for each reason, their number and the position of the first one.
         labels: The labels that were not used, such as unreadable labels: for each reason, their number and the position of the
             first one.
@@ -72,7 +79,9 @@ class JoinResult(msgspec.Struct, frozen=True):
     mature: int
     labelled: int
     coverage: float
+    target: Target
     classes: dict[str, int]
+    outcomes: dict[str, float]
     left_out: dict[str, Any]
     labels: dict[str, Any]
     parts: tuple[Part, ...]
@@ -99,11 +108,11 @@ class Trained(msgspec.Struct, frozen=True):
 class ExportResult(msgspec.Struct, frozen=True):
     """The result of the export.
 
-    `parity` is the largest difference between the scores of the ONNX model and of the trained model. `files` has the digest of
-    each file of the package by name.
+    `parity` is the largest difference between the scores of the ONNX model and of the trained model; None for a recipe of one's
+    own. `files` has the digest of each file of the package by name.
     """
 
-    parity: float
+    parity: float | None
     files: dict[str, str]
 
 
@@ -129,15 +138,16 @@ class Evaluated(msgspec.Struct, frozen=True):
     """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
     Attributes:
-        counts: `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`.
+        confusion_matrix: The numbers of rows by label and decision; None for a regression and for many classes.
+        residuals: The residuals of a regression; None for classes.
         unscored: The number of rows without a score, by reason.
         champion: The champion; None if the channel has no version yet.
     """
 
     champion: ChampionState | None
     metrics: dict[str, float]
-    labels: list[str]
-    counts: list[list[int]]
+    confusion_matrix: ConfusionMatrix | None
+    residuals: Residuals | None
     unscored: dict[str, int]
 
 

@@ -1,6 +1,6 @@
-"""The protocol of recipes: a recipe trains a model on labelled rows. Each recipe has its own module.
+"""The protocols of recipes: a recipe trains a model on labelled rows. Each recipe has its own module.
 
-Search, training and export depend on this protocol only.
+Search, training and export depend on these protocols and on the file contract (`contract.py`) only.
 """
 
 from collections.abc import Mapping
@@ -12,33 +12,34 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target
 
 Params = Mapping[str, int | float | str]
 """The parameters of a training: values by the names that its recipe defines."""
 
 
 class Fitted(Protocol):
-    """A trained model for two classes."""
+    """A trained model."""
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the probability of the second class for each row, (B,). `tensors` are as in `LabelledRows`."""
+        """Return the score of each row. `tensors` are as in `LabelledRows`.
+
+        The scores are probabilities of the second of two classes (B,), probabilities of each of K classes (B, K), or the
+        predicted numbers of a regression (B,).
+        """
 
     def onnx(self) -> bytes:
         """Return the model as ONNX with the inputs and output of the signature. Equal models give equal bytes."""
 
 
 class Recipe(Protocol):
-    """A training algorithm with its parameters.
-
-    Every method is deterministic: the same rows, parameters and seed give the same bytes. A recipe can be pickled for worker
-    processes.
-    """
+    """A training algorithm with its parameters: one of the product, or a command (see `training.recipes.own`)."""
 
     name: str
-    """The value of `recipe` in training.yaml."""
+    """The value of `recipe` in training.yaml; `own` for a command."""
 
-    def check(self, signature: Signature) -> None:
-        """Check that the recipe supports the signature. Raises Fatal (exit code 2) with the cause if it does not."""
+    def check(self, signature: Signature, target: Target) -> None:
+        """Check that the recipe supports signature and target. Raises Fatal (exit code 2) with the cause if it does not."""
 
     def parameters(self, stated: Params) -> Params:
         """Return all parameters of the recipe: the values in `stated`, and defaults for the other parameters.
@@ -48,6 +49,14 @@ class Recipe(Protocol):
 
     def suggest(self, trial: Any) -> Params:
         """Draw values for the parameters that a search varies. `trial` is an `optuna.Trial`."""
+
+
+class BuiltIn(Recipe, Protocol):
+    """A recipe of the product, which trains in a process of the product.
+
+    Every method is deterministic: the same rows, parameters and seed give the same bytes. A recipe can be pickled for worker
+    processes.
+    """
 
     def fit(
         self,
@@ -67,8 +76,8 @@ class Recipe(Protocol):
         """
 
 
-def named(name: str, gpus: int) -> Recipe:
-    """Import the module of the recipe with this name, and return the recipe. Only the recipe `network` uses `gpus`."""
+def named(name: str, gpus: int) -> BuiltIn:
+    """Import the module of the built-in recipe with this name, and return the recipe. Only the recipe `network` uses `gpus`."""
     if name == "network":
         from training.recipes.network import Network
 

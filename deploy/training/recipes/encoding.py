@@ -1,7 +1,8 @@
 """Encode the tensors of a signature as a matrix of numbers, with one column for each number in a row.
 
-Strings are categories, which are numbered by their share of the second class among the training rows. One split of a tree can
-then separate the categories with low shares from the categories with high shares.
+Strings are categories, which are numbered by the mean of an ordering number among the training rows: the share of the second
+of two classes, the share of the less frequent classes of several, or the mean label of a regression. One split of a tree can
+then separate the categories with low means from the categories with high means.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature import InputField, Signature, TensorInput
+from training.snapshot.target import Target
 
 Matrix = NDArray[np.float64]
 UNKNOWN = -1.0  # the number of a category that the training rows did not have
@@ -64,16 +66,16 @@ class MatrixEncoding:
         return matrix
 
 
-def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> MatrixEncoding:
-    """Derive the encoding from training rows with these outcomes, (B,).
+def learned(tensors: Mapping[str, NDArray[Any]], ordering: NDArray[Any], signature: Signature) -> MatrixEncoding:
+    """Derive the encoding from training rows with these ordering numbers, (B,) (see `ordering_numbers`).
 
-    The categories of a column are numbered in ascending order of their mean outcome, then by name.
+    The categories of a column are numbered in ascending order of their mean, then by name.
     """
     columns = []
     for tensor in signature.fed:
-        flat = tensors[tensor.tensor].reshape(len(outcomes), -1)
+        flat = tensors[tensor.tensor].reshape(len(ordering), -1)
         for place in range(tensor.width):
-            names = _by_share(flat[:, place], outcomes) if tensor.dtype == "string" else None
+            names = _by_mean(flat[:, place], ordering) if tensor.dtype == "string" else None
             columns.append(EncodedColumn(tensor.tensor, place, names))
     return MatrixEncoding(tuple(columns))
 
@@ -103,8 +105,15 @@ def _numbered(values: NDArray[Any], names: tuple[str, ...]) -> Matrix:
     return np.fromiter((numbers.get(value, UNKNOWN) for value in values.tolist()), np.float64, len(values))
 
 
-def _by_share(values: NDArray[Any], outcomes: NDArray[np.int8]) -> tuple[str, ...]:
+def ordering_numbers(target: Target, outcomes: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers (B,) by whose means categories are ordered: outcomes, or for K classes 0 for the most frequent one."""
+    if target.kind != "classes":
+        return outcomes
+    return np.asarray(outcomes != np.bincount(outcomes).argmax(), np.int8)
+
+
+def _by_mean(values: NDArray[Any], ordering: NDArray[Any]) -> tuple[str, ...]:
     names = sorted(set(values.tolist()))
     numbers = _numbered(values, tuple(names)).astype(np.intp)
-    share = np.bincount(numbers, outcomes) / np.bincount(numbers)
-    return tuple(names[at] for at in np.argsort(share, kind="stable").tolist())
+    mean = np.bincount(numbers, ordering) / np.bincount(numbers)
+    return tuple(names[at] for at in np.argsort(mean, kind="stable").tolist())

@@ -18,15 +18,17 @@ import lightgbm
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from model_registry import atomic_files
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes import Params, check_signature, trees_to_onnx
-from training.recipes.encoding import Matrix, MatrixEncoding, gaps, learned
+from training.recipes.encoding import Matrix, MatrixEncoding, gaps, learned, ordering_numbers
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target, TargetKind
 
-CHUNK = 27  # the number of trees in a chunk
+CHUNK = 27  # the number of trees in a chunk; for K classes, K trees count as one
 TAUGHT = 0.02  # the share of the rows that is repeated without a value, for each field that may be missing
 DEFAULTS: dict[str, int | float | str] = {
     "learning_rate": 0.1,
@@ -37,8 +39,8 @@ DEFAULTS: dict[str, int | float | str] = {
     "bagging_fraction": 1.0,
     "max_bin": 255,
 }
+OBJECTIVES: Mapping[TargetKind, str] = {"binary": "binary", "classes": "multiclass", "regression": "regression"}
 FIXED = {
-    "objective": "binary",
     "boost_from_average": False,
     "bagging_freq": 1,
     "feature_pre_filter": False,
@@ -80,37 +82,44 @@ class Prepared:
     seed: int
     encoding: MatrixEncoding
     matrix: Matrix
-    outcomes: NDArray[np.int8]
+    outcomes: NDArray[Any]
     digest: str
     binned: dict[Any, lightgbm.Dataset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class FittedTrees:
-    """A trained model: the log odds of the second class are `start` plus the sum of all trees.
+    """A trained model, whose raw scores are `start` plus the sum of all trees.
 
-    Of the last chunk only the first `last` trees are used.
+    The raw score is the log odds of the second of two classes, or the predicted number of a regression; of K classes, `start`
+    (K,) and the raw scores (B, K) are logits. Of the last chunk only the first `last` trees are used.
     """
 
     signature: Signature
+    target: Target
     encoding: MatrixEncoding
-    start: float
+    start: NDArray[np.float64]
     chunks: tuple[lightgbm.Booster, ...]
     last: int
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         matrix = self.encoding.matrix(tensors)
-        total = np.full(len(matrix), self.start)
+        total = np.full((len(matrix), *self.start.shape), self.start)
         for chunk in self.chunks[:-1]:
             total += _sums(chunk, matrix)
         total += _sums(self.chunks[-1], matrix, self.last)
+        if self.target.kind == "regression":
+            return total
+        if self.target.kind == "classes":
+            return np.asarray(softmax(total, axis=1), np.float64)
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-total))
         return probabilities
 
     def onnx(self) -> bytes:
         trees = [tree for chunk in self.chunks[:-1] for tree in chunk.dump_model()["tree_info"]]
         trees += self.chunks[-1].dump_model(num_iteration=self.last)["tree_info"]
-        return trees_to_onnx.model(self.signature, self.encoding, self.start, [tree["tree_structure"] for tree in trees])
+        structures = [tree["tree_structure"] for tree in trees]
+        return trees_to_onnx.model(self.signature, self.target, self.encoding, self.start, structures)
 
 
 class Trees:
@@ -127,8 +136,8 @@ class Trees:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
 
-    def check(self, signature: Signature) -> None:
-        check_signature.check(signature, self.name)
+    def check(self, signature: Signature, target: Target) -> None:
+        check_signature.check(signature, target, self.name)
 
     def parameters(self, stated: Params) -> Params:
         for name, value in stated.items():
@@ -166,7 +175,7 @@ class Trees:
         Raises:
             Fatal: Exit code 2 for a signature or parameters that are not supported; 3 if the disk is full.
         """
-        self.check(signature)
+        self.check(signature, rows.target)
         last = self._last
         if last is None or last.rows is not rows or (last.signature, last.seed) != (signature, seed):
             last = self._last = _prepared(rows, signature, seed)
@@ -183,7 +192,8 @@ class Trees:
                 "check the disk space and the permissions, and run again",
                 REFUSED,
             ) from None
-        return FittedTrees(signature, last.encoding, growth.start, tuple(chunks), budget - (len(chunks) - 1) * CHUNK)
+        kept = budget - (len(chunks) - 1) * CHUNK
+        return FittedTrees(signature, rows.target, last.encoding, growth.start, tuple(chunks), kept)
 
 
 class _Growth:
@@ -196,10 +206,13 @@ class _Growth:
         self._prepared = prepared
         self._folder = folder
         self._threads = threads
-        self._params = FIXED | dict(params) | {"num_threads": threads}
-        positives = int(prepared.outcomes.sum())
-        self.start = math.log(positives / (len(prepared.outcomes) - positives))
-        self._totals: NDArray[np.float64] = np.full(len(prepared.outcomes), self.start)
+        target = prepared.rows.target
+        fixed = {"objective": OBJECTIVES[target.kind], **FIXED}
+        if target.kind == "classes":
+            fixed["num_class"] = len(target.classes)
+        self._params = fixed | dict(params) | {"num_threads": threads}
+        self.start = _start(target, prepared.outcomes)
+        self._totals: NDArray[np.float64] = np.full((len(prepared.outcomes), *self.start.shape), self.start)
         self._summed: list[lightgbm.Booster] = []
         inputs = json.dumps([dict(params), prepared.seed, lightgbm.__version__], sort_keys=True)
         self._key = hashlib.sha256(f"{prepared.digest}{inputs}".encode()).hexdigest()
@@ -244,8 +257,21 @@ class _Growth:
         return text
 
 
+def _start(target: Target, outcomes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the raw score before the first tree: the one that fits all outcomes best without looking at the rows.
+
+    Its shape is (K,) for K classes, else ().
+    """
+    if target.kind == "regression":
+        return np.array(outcomes.mean())
+    if target.kind == "classes":
+        return np.log(np.bincount(outcomes, minlength=len(target.classes)) / len(outcomes))
+    positives = int(outcomes.sum())
+    return np.array(math.log(positives / (len(outcomes) - positives)))
+
+
 def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads: int = 1) -> NDArray[np.float64]:
-    """Return for each row of the matrix the sum of the first `trees` trees of a chunk, (B,)."""
+    """Return for each row of the matrix the sum of the first `trees` trees of a chunk, (B,), or (B, K) for K classes."""
     return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
 
 
@@ -253,7 +279,7 @@ def _prepared(rows: LabelledRows, signature: Signature, seed: int) -> Prepared:
     """Encode the rows, and add rows in which a field is missing."""
     # Without the added rows LightGBM would treat NaN as 0, and a new category as the category with the smallest share of the
     # second class.
-    encoding = learned(rows.tensors, rows.outcomes, signature)
+    encoding = learned(rows.tensors, ordering_numbers(rows.target, rows.outcomes), signature)
     matrices = [encoding.matrix(rows.tensors)]
     outcomes = [rows.outcomes]
     for number, gap in enumerate(gaps(signature)):

@@ -1,6 +1,6 @@
 """Convert boosted trees to ONNX.
 
-The graph encodes strings as numbers, joins all columns, evaluates the trees, and converts their sum to probabilities.
+The graph encodes strings as numbers, joins all columns, evaluates the trees, and converts their sums to scores.
 """
 
 # Thresholds and leaves are doubles, and columns are cast to doubles. The graph therefore takes every branch that LightGBM
@@ -18,6 +18,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 from model_registry.package.signature import Signature
 from training.recipes import check_signature
 from training.recipes.encoding import UNKNOWN, EncodedColumn, MatrixEncoding
+from training.snapshot.target import Target
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 10
@@ -43,18 +44,23 @@ Tree = Mapping[str, Any]
 """A node of `Booster.dump_model` with its subtrees."""
 
 
-def model(signature: Signature, encoding: MatrixEncoding, start: float, trees: Sequence[Tree]) -> bytes:
-    """Return the bytes of the ONNX model; the log odds of the second class are `start` plus the sum of the trees."""
+def model(
+    signature: Signature, target: Target, encoding: MatrixEncoding, start: NDArray[np.float64], trees: Sequence[Tree]
+) -> bytes:
+    """Return the bytes of the ONNX model, whose raw scores are `start` plus the sum of the trees.
+
+    For K classes, `start` has the shape (K,), and the tree with the number i belongs to the class i modulo K.
+    """
     nodes = _Nodes()
     columns = [
         nodes.add("Cast", nodes.column(run_of_columns, signature), to=TensorProto.DOUBLE)
         for run_of_columns in _runs(encoding, signature)
     ]
     matrix = nodes.add("Concat", *columns, axis=1)
-    total = nodes.add("TreeEnsembleRegressor", matrix, domain="ai.onnx.ml", **_attributes(trees, start))
-    nodes.probabilities(total, signature)
+    total = nodes.add("TreeEnsembleRegressor", matrix, domain="ai.onnx.ml", **_attributes(trees, start.ravel()))
+    nodes.scores(total, signature, target)
     output = helper.make_tensor_value_info(
-        signature.outputs[0].tensor, TensorProto.FLOAT, [None, *check_signature.output_row(signature)]
+        signature.outputs[0].tensor, TensorProto.FLOAT, [None, *check_signature.output_row(signature, target)]
     )
     graph = helper.make_graph(nodes.nodes, "trees", [_input(tensor) for tensor in signature.inputs], [output], nodes.constants)
     opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
@@ -96,10 +102,22 @@ class _Nodes:
             "LabelEncoder", flat, domain="ai.onnx.ml", keys_strings=first.names, values_floats=numbers, default_float=UNKNOWN
         )
 
-    def probabilities(self, total: str, signature: Signature) -> None:
-        """Add the output of the graph: the probabilities for the log odds `total` (B, 1), in the signature's output shape."""
+    def scores(self, total: str, signature: Signature, target: Target) -> None:
+        """Add the output of the graph: the scores for the raw scores `total`, in the signature's output shape.
+
+        `total` is (B, K) for K classes, else (B, 1).
+        """
         output = signature.outputs[0].tensor
-        row = check_signature.output_row(signature)
+        row = check_signature.output_row(signature, target)
+        if target.kind == "classes":
+            self.add("Softmax", total, output=output, axis=1)
+            return
+        if target.kind == "regression":
+            if row == ():
+                self.add("Squeeze", total, self.constant(np.array([1])), output=output)
+            else:
+                self.add("Identity", total, output=output)
+            return
         if row == (1,):
             self.add("Sigmoid", total, output=output)
             return
@@ -127,8 +145,11 @@ def _input(tensor: Any) -> ValueInfoProto:
     return helper.make_tensor_value_info(tensor.tensor, TYPES[tensor.dtype], list(tensor.full_shape))
 
 
-def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
-    """Return the attributes of a TreeEnsembleRegressor with one target; nodes are numbered depth first."""
+def _attributes(trees: Sequence[Tree], start: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the attributes of a TreeEnsembleRegressor with one target for each element of `start`.
+
+    Nodes are numbered depth first.
+    """
     names = ("treeids", "nodeids", "modes", "featureids", "truenodeids", "falsenodeids", "missing_value_tracks_true")
     nodes: dict[str, list[Any]] = {name: [] for name in names}
     values: list[float] = []
@@ -151,10 +172,10 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
         "nodes_values_as_tensor": numpy_helper.from_array(np.array(values)),
         "target_treeids": trees_,
         "target_nodeids": nodes_,
-        "target_ids": [0] * len(leaves),
+        "target_ids": [tree % len(start) for tree in trees_],
         "target_weights_as_tensor": numpy_helper.from_array(np.array(weights)),
-        "base_values_as_tensor": numpy_helper.from_array(np.array([start])),
-        "n_targets": 1,
+        "base_values_as_tensor": numpy_helper.from_array(start),
+        "n_targets": len(start),
     }
 
 

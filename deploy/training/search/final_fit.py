@@ -6,8 +6,10 @@ import numpy as np
 
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
-from training.recipes import Fitted, Recipe
+from training.recipes import BuiltIn, Fitted, Recipe, contract
 from training.search.halving import Best
+from training.search.search import bench_of
+from training.search.workers import Task, TrialEvents, Workers
 from training.settings import TrainingSettings
 from training.snapshot.rows import LabelledRows, Places
 
@@ -20,21 +22,48 @@ def train(
     recipe: Recipe,
     best: Best,
     folder: Path,
-) -> Fitted:
+    events: TrialEvents,
+) -> None:
     """Train a model with the parameters and up to the budget of `best`, on the training and validation rows.
 
-    Checkpoints are stored in `folder`, and an interrupted training continues from the last one. Raises Fatal.
+    The model is written to `folder`: `model.onnx` or `package/`. Checkpoints are stored there too, and an interrupted training
+    continues from the last one.
+
+    Raises:
+        Fatal: Exit code 3 if the training fails, or writes no model.
     """
-    rows = together(training, validation)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return recipe.fit(rows, signature, best.parameters, best.budget, folder, seed=settings.seed, workers=settings.workers)
+        together_rows = together(training, validation)
+        contract.write_rows(together_rows, signature, folder / contract.ROWS / contract.TRAINING)
+        bench = bench_of(settings, recipe, signature, training.target, folder, final=True)
+        task = Task(best.trial, best.parameters, best.budget, folder)
+        with Workers(bench, 1, events) as workers:
+            ((_, result),) = workers.results([task])
     except OSError as error:
         raise Fatal(
             f"{error.filename or folder} cannot be written: {error.strerror}",
             "check the disk space and the permissions, and run again",
             REFUSED,
         ) from None
+    if result.failure:
+        tail = f"\nits log ends with:\n{result.log}" if result.log else ""
+        message = f"the final training (trial {best.trial}, budget {best.budget}) failed: {result.failure}{tail}"
+        raise Fatal(message, f"the log is {folder / contract.LOG}; run again: it continues from its checkpoint", REFUSED)
+
+
+def restored(
+    training: LabelledRows,
+    validation: LabelledRows,
+    signature: Signature,
+    settings: TrainingSettings,
+    recipe: BuiltIn,
+    best: Best,
+    folder: Path,
+) -> Fitted:
+    """Return the final model of a built-in recipe from the checkpoints of `train` in `folder`. Raises Fatal."""
+    rows = together(training, validation)
+    checkpoint = folder / contract.CHECKPOINT
+    return recipe.fit(rows, signature, best.parameters, best.budget, checkpoint, seed=settings.seed, workers=settings.workers)
 
 
 def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
@@ -47,4 +76,5 @@ def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
         Places(first.places.topics, *columns),
         [*first.values, *second.values],
         logged=first.logged,
+        target=first.target,
     )

@@ -9,17 +9,34 @@ trials end or on the number of workers.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 
 import msgspec
 
 from training.recipes import Params
+from training.recipes.contract import Goal
+
+NO_STOPS: Mapping[int, int] = MappingProxyType({})
 
 
-class ScoredTrial(msgspec.Struct, frozen=True):
-    """The number of a trial, and its AUC on the validation part."""
+class ScoredTrial(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The number of a trial, and the value of the metric.
+
+    `reached` is the budget at which the recipe stopped by itself; None if it trained up to the budget of the rung.
+    """
 
     trial: int
     score: float
+    reached: int | None = None
+
+
+class FailedTrial(msgspec.Struct, frozen=True):
+    """The number of a trial that failed at a budget, the reason, and the end of its log."""
+
+    trial: int
+    budget: int
+    reason: str
+    log: str = ""
 
 
 class Rung(msgspec.Struct, frozen=True):
@@ -41,9 +58,10 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Best(msgspec.Struct, frozen=True):
-    """The trial and the budget with the highest score.
+    """The trial and the budget with the best score.
 
-    The budget is smaller than that of the last rung if further trees or epochs lowered the score.
+    The budget is smaller than that of the last rung if further trees or epochs made the score worse, or if the
+    recipe stopped earlier.
     """
 
     trial: int
@@ -52,12 +70,14 @@ class Best(msgspec.Struct, frozen=True):
     score: float
 
 
-class Searched(msgspec.Struct, frozen=True):
+class Searched(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a search for parameters: its rungs, its trials and the best trial.
 
     Attributes:
         spent: The number of trees or epochs that all trials trained together.
         unstopped: The number that they would have trained without early stopping.
+        goal: Whether a larger or a smaller metric is better.
+        failures: The trials that failed. They have no score, and do not continue.
     """
 
     metric: str
@@ -66,6 +86,8 @@ class Searched(msgspec.Struct, frozen=True):
     best: Best
     spent: int
     unstopped: int
+    goal: Goal = "max"
+    failures: tuple[FailedTrial, ...] = ()
 
     @property
     def curve(self) -> list[tuple[int, float]]:
@@ -73,22 +95,32 @@ class Searched(msgspec.Struct, frozen=True):
         return [(rung.budget, scored.score) for rung in self.rungs for scored in rung.trials if scored.trial == self.best.trial]
 
 
-def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
-    """Return the rung with these scores by trial number. The `keep` trials with the highest scores continue.
+def rung(
+    budget: int, scores: Mapping[int, float], keep: int, goal: Goal = "max", reached: Mapping[int, int] = NO_STOPS
+) -> Rung:
+    """Return the rung with these scores by trial number. The `keep` trials with the best scores continue.
 
-    Of trials with equal scores, the one with the lower number continues.
+    Of trials with equal scores, the one with the lower number continues. `reached` has the budgets at which trials stopped.
     """
-    order = sorted(scores, key=lambda trial: (-scores[trial], trial))
-    return Rung(budget, tuple(ScoredTrial(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
+    order = sorted(scores, key=lambda trial: (_loss(scores[trial], goal), trial))
+    scored = [
+        ScoredTrial(trial, scores[trial], None if reached.get(trial, budget) == budget else reached[trial])
+        for trial in sorted(scores)
+    ]
+    return Rung(budget, tuple(scored), tuple(order[:keep]))
 
 
-def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
-    """Return the trial number, the budget and the value of the highest score.
+def best(rungs: Sequence[Rung], goal: Goal = "max") -> tuple[int, int, float]:
+    """Return the trial number, the budget and the value of the best score.
 
     Of equal scores, the one with the smallest budget is chosen, then the one with the lowest trial number.
     """
-    scored_budgets = [(scored.trial, rung.budget, scored.score) for rung in rungs for scored in rung.trials]
-    return min(scored_budgets, key=lambda entry: (-entry[2], entry[1], entry[0]))
+    scored_budgets = [(scored.trial, scored.reached or rung.budget, scored.score) for rung in rungs for scored in rung.trials]
+    return min(scored_budgets, key=lambda entry: (_loss(entry[2], goal), entry[1], entry[0]))
+
+
+def _loss(score: float, goal: Goal) -> float:
+    return -score if goal == "max" else score
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:

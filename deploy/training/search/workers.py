@@ -1,40 +1,67 @@
-"""Processes that train and score trials. A process that dies is replaced, and its trial is repeated.
+"""Run trials in parallel: start their processes, follow their metrics, end those that break the contract, and read the results.
 
-No process outlives its parent.
+A trial that fails does not affect the other trials.
 """
 
-import contextlib
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
+import msgspec
 
 from model_registry.package.signature import Signature
-from publisher.errors import REFUSED, Fatal
-from scorer.evaluation.quality_metrics import auc
-from training.recipes import Params, Recipe
-from training.search import shared_rows
+from training.recipes import BuiltIn, Params, contract, own
+from training.recipes.contract import ContractViolation, Goal, Resources
+from training.search.trial_process import BuiltInProcess, CommandProcess, ProcessDied, TrialProcess
+from training.settings import RecipeSection, written
+from training.snapshot.target import Target
 
-ATTEMPTS = 3  # the search fails after this many processes have died on the same task
+ATTEMPTS = 3  # a trial of a built-in recipe fails after this many of its processes have died
+POLL_SECONDS = 0.05
+SPACE_SECONDS = 1.0  # between two measurements of a trial's folder
+
+
+class TrialEvents(Protocol):
+    """Receives the events of trials; `training.pipeline.run_events.RunEvents` describes the calls."""
+
+    def trial_started(self, trial: int, budget: int, parameters: Mapping[str, Any], *, final: bool = False) -> None: ...
+
+    def metrics(self, trial: int, budget: int, values: Mapping[str, float], *, final: bool = False) -> None: ...
+
+    def trial_ended(
+        self, trial: int, budget: int, seconds: float, failure: str, log_tail: str, *, final: bool = False
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The inputs of all trials: the folders with the rows (see `shared_rows`), the signature, the recipe and the seed."""
+    """The inputs that all trials of a search, or of a final training, share.
 
-    training: Path
-    validation: Path
+    Attributes:
+        rows: The folder with the Parquet files of the rows.
+        recipe: The built-in recipe, or the section of a recipe that is a command.
+        code: The folder with the copied code of a command.
+        resources: The resources of each trial.
+        launched: Whether `recipe.launcher` starts the command.
+        final: Whether this is the training of the final model.
+    """
+
+    rows: Path
     signature: Signature
-    recipe: Recipe
+    target: Target
+    recipe: BuiltIn | RecipeSection
+    code: Path
     seed: int
+    metric: str
+    goal: Goal
+    resources: Resources = field(default_factory=Resources)
+    launched: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,127 +74,200 @@ class Task:
     folder: Path
 
 
-class Workers:
-    """A pool of up to `count` processes that train and score trials.
+class TrialResult(msgspec.Struct, frozen=True):
+    """The result of a trial at a budget.
 
-    A process is started when a task waits and no process is idle. All processes are killed when the context exits.
+    Attributes:
+        score: The value of the metric; None if the trial failed, or if a final training wrote no metrics.
+        reached: The budget at which the recipe stopped; at most the budget of the trial.
+        failure: The reason of the failure; empty if the trial succeeded.
+        log: The end of the log of a failed trial.
     """
 
-    def __init__(self, bench: Bench, count: int) -> None:
+    score: float | None
+    reached: int
+    failure: str = ""
+    log: str = ""
+
+
+class Workers:
+    """Trains up to `count` trials at a time. All processes end when the context exits.
+
+    Processes of built-in recipes serve one trial after another. Use a pool in one thread, which must live as long as the pool:
+    the kernel ends a command with the thread that started it.
+    """
+
+    def __init__(self, bench: Bench, count: int, events: TrialEvents) -> None:
         self._bench = bench
         self._count = count
-        self._idle: list[_TrialProcess] = []
+        self._events = events
+        self._idle: list[BuiltInProcess] = []
+        self._busy: list[_Attempt] = []
 
     def __enter__(self) -> "Workers":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._idle:
-            worker.stop()
+        for attempt in self._busy:
+            attempt.process.stop()
+        for process in self._idle:
+            process.stop()
+        self._busy = []
+        self._idle = []
 
-    def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
-        """Train and score the tasks; yield each task with its score as soon as the task is complete.
+    def results(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, TrialResult]]:
+        """Train the tasks; yield each task with its result as soon as it has ended.
 
         Raises:
-            Fatal: The recipe failed; exit code 3 if `ATTEMPTS` processes died with the same task.
+            Fatal: Exit code 2 if a built-in recipe rejects the signature or parameters.
+            OSError: The folder of a trial cannot be written.
         """
         waiting = list(reversed(tasks))
-        attempts = dict.fromkeys((task.trial for task in tasks), 0)
-        busy: dict[Any, tuple[_TrialProcess, Task]] = {}
-        try:
-            while waiting or busy:
-                while waiting and len(busy) < self._count:
-                    worker = self._idle.pop() if self._idle else _TrialProcess(self._bench)
-                    task = waiting.pop()
-                    busy[worker.connection] = worker, task
-                    worker.give(task)
-                for ready in wait(list(busy)):
-                    worker, task = busy.pop(ready)
-                    score = worker.score()
-                    if score is not None:
-                        self._idle.append(worker)
-                        yield task, score
+        deaths = dict.fromkeys((task.trial for task in tasks), 0)
+        while waiting or self._busy:
+            while waiting and len(self._busy) < self._count:
+                self._busy.append(self._start(waiting.pop()))
+            wait([attempt.process.handle for attempt in self._busy if attempt.process.handle], self._pause())
+            for attempt in list(self._busy):
+                try:
+                    result = attempt.result(self._events)
+                except ProcessDied as death:
+                    self._busy.remove(attempt)
+                    deaths[attempt.task.trial] += 1
+                    if deaths[attempt.task.trial] < ATTEMPTS:
+                        waiting.append(attempt.task)
                         continue
-                    attempts[task.trial] += 1
-                    if attempts[task.trial] == ATTEMPTS:
-                        _died(task, worker.process)
-                    waiting.append(task)
-        finally:
-            for worker, _ in busy.values():
-                worker.stop()
+                    result = attempt.failed(f"{death}, {ATTEMPTS} times")
+                else:
+                    if result is None:
+                        continue
+                    self._busy.remove(attempt)
+                    if isinstance(attempt.process, BuiltInProcess) and attempt.process.alive:
+                        self._idle.append(attempt.process)
+                self._report(attempt, result)
+                yield attempt.task, result
 
+    def _pause(self) -> float:
+        return POLL_SECONDS if any(attempt.process.handle is None for attempt in self._busy) else 1.0
 
-def _died(task: Task, process: BaseProcess) -> None:
-    code = process.exitcode or 0
-    outcome = f"signal {-code}" if code < 0 else f"exit code {code}"
-    hint = "run again: the completed trials are kept; if the memory was exhausted, lower the setting workers first"
-    raise Fatal(
-        f"the process of trial {task.trial} died {ATTEMPTS} times before {task.budget} trees or epochs, "
-        f"the last time with {outcome}",
-        hint,
-        REFUSED,
-    )
-
-
-class _TrialProcess:
-    """A child process that trains and scores one task at a time, and the parent's end of the pipe to the child."""
-
-    def __init__(self, bench: Bench) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, type(bench.recipe).__module__])  # imported once, by the fork server
-        self.connection, child_end = context.Pipe()
-        self.process = context.Process(target=_serve, args=(child_end, bench), daemon=True)
-        self.process.start()
-        child_end.close()
-
-    def give(self, task: Task) -> None:
-        with contextlib.suppress(OSError):  # the process has died: `score` then returns None
-            self.connection.send(task)
-
-    def score(self) -> float | None:
-        """Wait for the score of the current task; return None if the process died. Raises Fatal if the recipe failed."""
-        try:
-            reply = self.connection.recv()
-        except (EOFError, OSError):
-            self.stop()
-            return None
-        if isinstance(reply, float):
-            return reply
-        self.stop()
-        raise Fatal(*reply)
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.join()
-        self.connection.close()
-
-
-def _serve(connection: Connection, bench: Bench) -> None:
-    """Train and score the tasks that the parent sends, until the pipe ends. The parent alone handles Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    training = shared_rows.read(bench.training)
-    validation = shared_rows.read(bench.validation)
-    while True:
-        try:
-            task: Task = connection.recv()
-        except EOFError:
-            return
-        try:
-            fitted = bench.recipe.fit(
-                training, bench.signature, task.parameters, task.budget, task.folder, seed=bench.seed, workers=1
-            )
-            score = auc(np.asarray(fitted.scores(validation.tensors), np.float64), validation.outcomes == 1)
-        except Fatal as error:
-            connection.send((str(error), error.hint, error.exit_code))
+    def _start(self, task: Task) -> "_Attempt":
+        bench = self._bench
+        recipe = bench.recipe
+        slot = next(number for number in range(self._count) if number not in {busy.slot for busy in self._busy})
+        deadline = recipe.deadline / 1_000 if isinstance(recipe, RecipeSection) else None
+        at = datetime.now(UTC) + timedelta(seconds=deadline) if deadline else None
+        trial = contract.Trial(
+            task.trial,
+            task.budget,
+            bench.final,
+            bench.seed,
+            bench.metric,
+            bench.goal,
+            at.isoformat(timespec="seconds").replace("+00:00", "Z") if at else None,
+            bench.target,
+        )
+        contract.write_inputs(task.folder, bench.rows, bench.signature, task.parameters, trial, bench.resources)
+        if bench.final:
+            contract.remove_models(task.folder)
+        metrics = _followed(task)
+        self._events.trial_started(task.trial, task.budget, task.parameters, final=bench.final)
+        process: TrialProcess
+        if isinstance(recipe, RecipeSection):
+            process = self._command(recipe, task, slot)
         else:
-            alone = ("the validation part has one class only", "make snapshot.validation longer", REFUSED)
-            connection.send(alone if score is None else score)
+            process = self._idle.pop() if self._idle else BuiltInProcess(recipe)
+            process.start(task.folder)
+        return _Attempt(bench, task, process, metrics, slot, deadline)
+
+    def _command(self, recipe: RecipeSection, task: Task, slot: int) -> CommandProcess:
+        resources = self._bench.resources
+        processes = (resources.gpus or resources.workers) if self._bench.launched else 0
+        gpus = range(slot, slot + 1) if resources.gpus and not self._bench.final else None
+        command = own.command(recipe, self._bench.code, processes)
+        return CommandProcess(command, own.environment(recipe, os.environ, gpus), task.folder, recipe.space)
+
+    def _report(self, attempt: "_Attempt", result: TrialResult) -> None:
+        task = attempt.task
+        seconds = time.monotonic() - attempt.began
+        self._events.trial_ended(task.trial, task.budget, seconds, result.failure, result.log, final=self._bench.final)
 
 
-def _end_with_parent() -> None:
-    """Wait for the end of the parent process, then end this process, even during a training."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+def _followed(task: Task) -> contract.MetricsTail:
+    """Open the metrics of a trial at their end. Metrics of a killed process that cannot be read are removed."""
+    try:
+        return contract.MetricsTail(task.folder, task.budget)
+    except ContractViolation:
+        contract.remove_metrics(task.folder)
+        return contract.MetricsTail(task.folder, task.budget)
+
+
+class _Attempt:
+    """One start of a trial: its process, and what it has written so far."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        task: Task,
+        process: TrialProcess,
+        metrics: contract.MetricsTail,
+        slot: int,
+        deadline: float | None,
+    ) -> None:
+        self.task = task
+        self.process = process
+        self.slot = slot
+        self.began = time.monotonic()
+        self._bench = bench
+        self._metrics = metrics
+        self._deadline = deadline
+        self._measured = self.began
+
+    def result(self, events: TrialEvents) -> TrialResult | None:
+        """Return the result if the trial has ended, else None. New metrics are reported to `events`.
+
+        Raises ProcessDied, Fatal.
+        """
+        outcome = self.process.ended()
+        try:
+            for line in self._metrics.new_lines(ended=outcome is not None):
+                events.metrics(self.task.trial, line.budget, line.values, final=self._bench.final)
+            self._check_limits(ended=outcome is not None)
+            if outcome is None:
+                return None
+            if outcome:
+                raise ContractViolation(outcome)
+            return self._succeeded()
+        except ContractViolation as violation:
+            if outcome is None:
+                self.process.stop()
+            return self.failed(str(violation))
+
+    def failed(self, reason: str) -> TrialResult:
+        """Return the result of a failed trial. Its checkpoint and model are removed, unless this is a final training."""
+        log = contract.log_tail(self.task.folder)
+        if not self._bench.final:
+            contract.remove_outputs(self.task.folder)
+        return TrialResult(None, self.task.budget, reason, log)
+
+    def _check_limits(self, *, ended: bool) -> None:
+        """Raise ContractViolation if a command has reached its deadline or the limit of its files."""
+        recipe = self._bench.recipe
+        if not isinstance(recipe, RecipeSection):
+            return
+        now = time.monotonic()
+        if ended or now - self._measured >= SPACE_SECONDS:
+            self._measured = now
+            used = contract.size(self.task.folder)
+            if used >= recipe.space:
+                raise ContractViolation(f"it wrote {used:,} bytes of files; the limit is {recipe.space:,} (recipe.space)")
+        if not ended and self._deadline and now - self.began > self._deadline:
+            raise ContractViolation(f"it did not end within {written(recipe.deadline)} (recipe.deadline)")
+
+    def _succeeded(self) -> TrialResult:
+        """Check the outputs of a recipe that ended with exit code 0. Raises ContractViolation."""
+        task = self.task
+        if self._bench.final:
+            contract.check_model(task.folder)
+            return TrialResult(None, task.budget)
+        reached, score = self._metrics.score(self._bench.metric)
+        return TrialResult(score, reached)

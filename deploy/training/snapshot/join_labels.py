@@ -8,7 +8,7 @@ timestamp is used. If the value of this label is null, the label is withdrawn, a
 events, one event is chosen in the same way.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.field_sources import fields_outside_value
-from model_registry.package.signature import Signature
+from model_registry.package.signature import Decision, Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters.reasons import Reason
@@ -38,8 +38,11 @@ from training.settings import TrainingSettings, written
 from training.snapshot.files import Copied, Frozen, batches, verified
 from training.snapshot.rows import Beside, LabelledRows, Places, Split
 from training.snapshot.skip_counts import SkipCounts
+from training.snapshot.target import ZERO_OR_ONE, Target
 
 Columns = dict[str, list[Any]]
+OutcomeReader = Callable[[str | float], float | Unusable]
+"""Converts the value of a label to an outcome, or returns the reason why it is unusable."""
 WITHOUT_EVENT = "without-event"
 CONFLICTING = "conflicting"
 WITHDRAWN = "withdrawn"
@@ -53,7 +56,6 @@ class Joined:
 
     Attributes:
         rows: The labelled events, in order of (time, topic, partition, offset).
-        classes: The names of the outcomes 0 and 1.
         mature_times: (M,) int64, ascending: the Kafka timestamps of all mature events, one per id, with and without a label.
         mature_ms: The time (Unix ms) up to which events are mature: old enough to have a label.
         left_out: The counts of omitted events by reason.
@@ -61,11 +63,15 @@ class Joined:
     """
 
     rows: LabelledRows
-    classes: tuple[str, str]
     mature_times: NDArray[np.int64]
     mature_ms: int
     left_out: SkipCounts
     labels: SkipCounts
+
+    @property
+    def target(self) -> Target:
+        """The target of the labels."""
+        return self.rows.target
 
     @property
     def mature(self) -> int:
@@ -79,12 +85,13 @@ class Joined:
 
     def summary(self) -> dict[str, Any]:
         """Return the counts as a JSON document."""
-        positives = int(self.rows.outcomes.sum())
         return {
             "mature": self.mature,
             "labelled": len(self.rows),
             "coverage": self.coverage,
-            "classes": dict(zip(self.classes, (len(self.rows) - positives, positives), strict=True)),
+            "target": self.target,
+            "classes": class_counts(self.rows),
+            "outcomes": outcome_range(self.rows),
             "left_out": {"counts": dict(self.left_out.counts), "first": self.left_out.first},
             "labels": {"counts": dict(self.labels.counts), "first": self.labels.first},
         }
@@ -106,10 +113,10 @@ def join(
     no keys and headers are kept.
 
     Raises:
-        Fatal: Exit code 3 if the snapshot is incomplete, more than half of the events cannot be decoded, or a class has no
-            event; 2 if there are not two classes.
+        Fatal: Exit code 3 if the snapshot is incomplete, more than half of the events cannot be decoded, a class has no event,
+            or all labels of a regression are equal; 2 if the labels and the signature contradict each other.
     """
-    classes = find_classes(settings, signature)
+    target = find_target(settings, signature)
     copied = verified(folder, frozen)
     beside = training.snapshot.from_ == "events" and any(map(fields_outside_value, (signature, *others)))
     events = _Events(settings, frozen, training, decoder, beside)
@@ -118,35 +125,63 @@ def join(
     events.check()
     newest = events.rows.newest()
     events.left_out.add(REPLACED, newest.replaced)
-    truths, unused = _truths(folder, copied, settings, classes, newest)
+    truths, unused = _truths(folder, copied, settings, _outcome_reader(settings, signature, target), newest)
     event_rows, label_rows = newest.joined(truths)
     truth = truths.columns["truth"][label_rows] if len(truths) else np.empty(0)
     unused.add(WITHDRAWN, int(np.isnan(truth).sum()))
     labelled = ~np.isnan(truth)
-    names = (str(classes.names[0]), str(classes.names[1]))
-    rows = events.chosen(newest, event_rows[labelled], truth[labelled].astype(np.int8))
-    joined = Joined(rows, names, np.sort(newest.columns["time"]), events.mature_ms, events.left_out, unused)
-    _check_classes("the snapshot", joined.rows, joined.classes, f"events left out: {events.left_out}; labels: {unused}")
+    rows = events.chosen(newest, event_rows[labelled], truth[labelled].astype(target.dtype), target)
+    joined = Joined(rows, np.sort(newest.columns["time"]), events.mature_ms, events.left_out, unused)
+    _check_outcomes("the snapshot", joined.rows, len(target.classes), f"events left out: {events.left_out}; labels: {unused}")
     return joined
 
 
-def find_classes(settings: Settings, signature: Signature) -> Classes:
-    """Return the two classes, from the first source that is set: `labels.classes`, the signature's decision, or 0 and 1.
+def find_target(settings: Settings, signature: Signature) -> Target:
+    """Return the target of the labels.
 
-    Raises Fatal (exit code 2) if there are not two classes, or if `labels.classes` and the signature have opposite orders.
+    It is a regression if `labels.kind` is `number`. Otherwise the classes are from the first source that is set:
+    `labels.classes`, the signature's decision or labels, or 0 and 1.
+
+    Raises Fatal (exit code 2) if the signature has other classes than `labels.classes`, or the same two in the opposite order,
+    or if the score of a regression is the name of a class.
     """
     configured = settings.labels.classes
-    signature_names = decided(signature)
-    names = tuple(configured or signature_names)
+    signature_names = tuple(decided(signature))
+    if settings.labels.kind == "number":
+        if signature_names and not isinstance(signature.decision, Decision):
+            hint = "remove labels.kind, or give a signature whose score is one number"
+            raise Fatal(f"labels.kind is number, but the signature decides among {', '.join(signature_names)}", hint, USAGE)
+        return Target("regression")
+    names = tuple(configured) or signature_names
     if not names:
-        return BINARY
-    if len(names) != 2:
-        hint = "name two classes in labels.classes, or in the signature's decision"
-        raise Fatal(f"training requires two classes, but {len(names)} are configured: {', '.join(names)}", hint, USAGE)
-    if names == tuple(reversed(signature_names)):
+        return ZERO_OR_ONE
+    if len(names) == 2 and names == tuple(reversed(signature_names)):
         hint = "the second class is that of a high score: reverse one of the two lists"
         raise Fatal(f"labels.classes are {list(names)}, but the signature's are {list(signature_names)}", hint, USAGE)
-    return Classes(names)
+    if signature_names and len(signature_names) != len(names):
+        hint = "remove labels.classes, or name the same classes in the signature"
+        raise Fatal(f"labels.classes are {list(names)}, but the signature's are {list(signature_names)}", hint, USAGE)
+    if len(names) > 2 and signature_names and names != signature_names:
+        hint = "the columns of the score have the order of the signature's labels: write labels.classes in this order"
+        raise Fatal(f"labels.classes are {list(names)}, but the signature's are {list(signature_names)}", hint, USAGE)
+    return Target("binary" if len(names) == 2 else "classes", names)
+
+
+def class_counts(rows: LabelledRows) -> dict[str, int]:
+    """Return the number of rows of each class by its name; empty for a regression."""
+    if rows.target.kind == "regression":
+        return {}
+    counts = np.bincount(rows.outcomes, minlength=len(rows.target.classes)).tolist()
+    return dict(zip(rows.target.classes, counts, strict=True))
+
+
+def outcome_range(rows: LabelledRows) -> dict[str, float]:
+    """Return the mean, standard deviation, minimum and maximum of the outcomes of a regression; empty for classes."""
+    if rows.target.kind != "regression" or not len(rows):
+        return {}
+    outcomes = rows.outcomes
+    moments = {"mean": outcomes.mean(), "deviation": outcomes.std(), "minimum": outcomes.min(), "maximum": outcomes.max()}
+    return {name: float(value) for name, value in moments.items()}
 
 
 def split(joined: Joined, training: TrainingSettings) -> Split:
@@ -155,7 +190,8 @@ def split(joined: Joined, training: TrainingSettings) -> Split:
     The hold-out ends at `mature_ms`, the validation part ends where the hold-out starts, and the rest is for training.
 
     Raises:
-        Fatal: Exit code 3 if there are too few rows, or a part lacks a class.
+        Fatal: Exit code 3 if there are too few rows, or the outcomes of a part do not suffice: the training part needs all
+            classes, and every part at least two classes, or two different numbers.
     """
     rows = joined.rows
     times = joined.rows.places.time_ms
@@ -173,23 +209,32 @@ def split(joined: Joined, training: TrainingSettings) -> Split:
         raise Fatal(f"{message}; events left out: {joined.left_out}; labels: {joined.labels}", hint, REFUSED)
     spans = ("", f" ({written(training.snapshot.validation)})", f" ({written(training.snapshot.hold_out)})")
     for name, span, part in zip(PARTS, spans, parts, strict=True):
-        _check_classes(f"the part {name}{span}", part, joined.classes, counts)
+        _check_outcomes(f"the part {name}{span}", part, len(joined.target.classes) if part is parts.training else 2, counts)
     return parts
 
 
-def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], beside: str) -> None:
-    """Check that the rows contain both classes. Raises Fatal (exit code 3) if a class is missing.
+def _check_outcomes(where: str, rows: LabelledRows, required: int, beside: str) -> None:
+    """Check that the rows contain at least `required` classes, or two different numbers for a regression.
 
-    For the error message, `where` describes the rows, and `beside` is a remark that the message appends in parentheses.
+    For the error message, `where` describes the rows, and `beside` is a remark that the message appends in parentheses. Raises
+    Fatal (exit code 3).
     """
-    missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
-    if missing:
+    if rows.target.kind == "regression":
+        if len(rows) and rows.outcomes.min() != rows.outcomes.max():
+            return
+        values = f": {rows.outcomes[0]:g}" if len(rows) else ""
+        message = f"{where} has fewer than two different labels among {len(rows)} labelled events{values}"
+    else:
+        counts = class_counts(rows)
+        missing = [name for name, count in counts.items() if not count]
+        if len(counts) - len(missing) >= required:
+            return
         message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
-        raise Fatal(
-            f"{message} ({beside})",
-            "check the producer of the labels and the setting labels.value, or make this part longer",
-            REFUSED,
-        )
+    raise Fatal(
+        f"{message} ({beside})",
+        "check the producer of the labels and the setting labels.value, or make this part longer",
+        REFUSED,
+    )
 
 
 class _Events:
@@ -259,7 +304,7 @@ class _Events:
             hint = "make snapshot.window longer, or labels.after shorter"
             raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
 
-    def chosen(self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[np.int8]) -> LabelledRows:
+    def chosen(self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[Any], target: Target) -> LabelledRows:
         """Return the events at the indices `event_rows` of `newest`, with their outcomes, in the order of `Joined.rows`."""
         number, offset, time = (newest.columns[name][event_rows] for name in ("partition", "offset", "time"))
         topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]
@@ -269,7 +314,8 @@ class _Events:
         tensors = {name: np.concatenate([part[name] for part in self._tensors])[at] for name in self._tensors[0]}
         places = Places(self._topics, topic, partition, offset, time).select(order)
         beside = self._beside and self._beside.select(at)
-        return LabelledRows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside, self._logged)
+        values = [self._values[row] for row in at.tolist()]
+        return LabelledRows(tensors, outcomes[order], places, values, beside, self._logged, target)
 
     def _usable(self, columns: Columns) -> list[int]:
         """Return the indices of the usable events of a batch; count the other events by reason.
@@ -292,11 +338,11 @@ class _Events:
 
 
 def _truths(
-    folder: Path, copied: Copied, settings: Settings, classes: Classes, events: NewestRows
+    folder: Path, copied: Copied, settings: Settings, outcome_of: OutcomeReader, events: NewestRows
 ) -> tuple[NewestRows, SkipCounts]:
     """Return the newest label of each event id, and the counts of the labels that were not used, by reason.
 
-    The column `truth` of the newest labels is the outcome 0 or 1, or NaN if the label is withdrawn.
+    The column `truth` of the newest labels is the outcome: the index of a class or a number, or NaN if the label is withdrawn.
     """
     unused = SkipCounts()
     rows = latest_by_id.RowsById()
@@ -307,7 +353,7 @@ def _truths(
         labels = list(_read(columns, settings))
         named = latest_by_id.hash_ids(label.id if isinstance(label, Label) else "" for label in labels)
         outcomes = [
-            _truth(label, is_held, classes) for label, is_held in zip(labels, events.contains(named).tolist(), strict=True)
+            _truth(label, is_held, outcome_of) for label, is_held in zip(labels, events.contains(named).tolist(), strict=True)
         ]
         usable = [at for at, truth in enumerate(outcomes) if isinstance(truth, float)]
         for at, truth in enumerate(outcomes):
@@ -334,8 +380,16 @@ def _same(headers: Headers) -> Headers:
     return headers
 
 
-def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | Unusable | None:
-    """Return the outcome of a label: 0, 1, or NaN if the label's value is null (withdrawn).
+def _outcome_reader(settings: Settings, signature: Signature, target: Target) -> OutcomeReader:
+    """Return a function that converts the value of a label to an outcome."""
+    if target.kind == "regression":
+        return lambda value: Unusable.NO_NUMBER if isinstance(value, str) else value
+    named = settings.labels.classes or decided(signature)
+    return (Classes(target.classes) if named else BINARY).number_of
+
+
+def _truth(label: Label | Unusable, is_held: bool, outcome_of: OutcomeReader) -> float | Unusable | None:
+    """Return the outcome of a label, or NaN if the label's value is null (withdrawn).
 
     An unusable label is returned unchanged. `is_held` states whether an event has the id of the label; if it is false, the
     result is None.
@@ -344,13 +398,16 @@ def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | 
         return label
     if not is_held:
         return None
-    return np.nan if label.value is None else classes.number_of(label.value)
+    return np.nan if label.value is None else outcome_of(label.value)
 
 
 def _conflicting(ids: NDArray[np.uint64], truths: NDArray[np.float64]) -> int:
-    """Count the ids that have labels of both outcomes. `ids` (n, 2) and `truths` (n,) are the ids and outcomes of n labels."""
+    """Count the ids that have labels with different outcomes. `ids` (n, 2) and `truths` (n,) are of n labels, NaN for none."""
+    ids = ids[np.isfinite(truths)]
+    truths = truths[np.isfinite(truths)]
     order = np.lexsort((truths, ids[:, 1], ids[:, 0]))
     ids = ids[order]
     truths = truths[order]
     same = (ids[1:] == ids[:-1]).all(axis=1)
-    return int((same & (truths[:-1] == 0) & (truths[1:] == 1)).sum())
+    number = np.cumsum(~same)
+    return len(np.unique(number[same & (truths[1:] != truths[:-1])]))

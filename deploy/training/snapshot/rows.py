@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.label_columns import RecordPosition
+from training.snapshot.target import ZERO_OR_ONE, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,19 @@ class Beside:
 class LabelledRows:
     """B labelled events: tensors, outcomes, positions and original records.
 
-    `tensors` have the names, dtypes and shapes (B, n) of the signature, strings as objects. `outcomes` (B,) int8 are 1 for the
-    second class, else 0. `values` are the original values of the records. `beside` has the keys and headers of the records; it
-    is None unless a signature reads keys or headers. `logged` states whether the records are from the feature log; otherwise
-    they are events.
+    `tensors` have the names, dtypes and shapes (B, n) of the signature, strings as objects. `outcomes` (B,) have the dtype
+    `target.dtype`: the index of a class in `target.classes`, or the number itself for a regression. `values` are the original
+    values of the records. `beside` has the keys and headers of the records; it is None unless a signature reads keys or
+    headers. `logged` states whether the records are from the feature log; otherwise they are events.
     """
 
     tensors: Mapping[str, NDArray[Any]]
-    outcomes: NDArray[np.int8]
+    outcomes: NDArray[Any]
     places: Places
     values: Sequence[bytes]
     beside: Beside | None = None
     logged: bool = False
+    target: Target = ZERO_OR_ONE
 
     def __len__(self) -> int:
         return len(self.outcomes)
@@ -80,7 +82,8 @@ class LabelledRows:
         tensors = {name: tensor[indices] for name, tensor in self.tensors.items()}
         values = [self.values[row] for row in indices.tolist()]
         beside = self.beside and self.beside.select(indices)
-        return LabelledRows(tensors, self.outcomes[indices], self.places.select(indices), values, beside, self.logged)
+        outcomes = self.outcomes[indices]
+        return LabelledRows(tensors, outcomes, self.places.select(indices), values, beside, self.logged, self.target)
 
     def parts(self, start: int, stop: int) -> ListedMetadata:
         """Return the timestamps of the rows `start` to `stop - 1`, and their keys and headers unless `beside` is None."""
@@ -93,11 +96,17 @@ class LabelledRows:
         """Return the digest (`sha256:...`) of the positions and outcomes of the rows.
 
         The digest covers the topics as JSON, then the topic number, partition, offset and outcome of each row, column by
-        column, little-endian.
+        column, little-endian. Outcomes have the dtype of the target.
         """
         places = self.places
         hashing = sha256(json.dumps(places.topics).encode())
-        for column, dtype in ((places.topic, "<i2"), (places.partition, "<i4"), (places.offset, "<i8"), (self.outcomes, "<i1")):
+        outcome = self.target.dtype.newbyteorder("<")
+        for column, dtype in (
+            (places.topic, "<i2"),
+            (places.partition, "<i4"),
+            (places.offset, "<i8"),
+            (self.outcomes, outcome),
+        ):
             hashing.update(column.astype(dtype).tobytes())
         return f"sha256:{hashing.hexdigest()}"
 

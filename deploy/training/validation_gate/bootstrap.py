@@ -40,6 +40,10 @@ class Figure(NamedTuple):
         """Return this figure minus the other one, on the original rows and resample by resample."""
         return Figure(self.value - other.value, self.resampled - other.resampled)
 
+    def root(self) -> "Figure":
+        """Return the square root of this figure, on the original rows and of each resample."""
+        return Figure(float(np.sqrt(self.value)), np.sqrt(self.resampled))
+
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
@@ -88,6 +92,44 @@ class Blocks:
         won = ((self.draws @ wins) * self.draws).sum(axis=1)
         pairs = (self.draws @ positives) * (self.draws @ negatives)
         return Figure(_over(wins.sum(), positives.sum() * negatives.sum()), _each_over(won, pairs))
+
+    def average_precision(self, scores: Numbers, positive: Truth) -> Figure:
+        """Return the area under the precision-recall curve (see `quality_metrics.average_precision`)."""
+        order = np.argsort(-scores, kind="stable")
+        ranked = scores[order]
+        lasts = np.flatnonzero(np.concatenate([ranked[1:] != ranked[:-1], [True]])) if len(ranked) else np.empty(0, np.intp)
+        blocks = self.of[order]
+        truth = positive[order].astype(np.float64)
+
+        def area(weights: Numbers) -> float:
+            hits = np.cumsum(weights * truth)[lasts]
+            rows = np.cumsum(weights)[lasts]
+            precision = np.divide(hits, rows, out=np.zeros(len(rows)), where=rows > 0)
+            return _over(float((np.diff(hits, prepend=0.0) * precision).sum()), float(hits[-1]) if len(hits) else 0.0)
+
+        resampled = np.array([area(draw[blocks]) for draw in self.draws])
+        return Figure(area(np.ones(len(blocks))), resampled)
+
+    def macro_f1(self, labels: NDArray[np.intp], decisions: NDArray[np.intp], classes: int) -> Figure:
+        """Return the mean F1 score of the classes.
+
+        It is undefined in a resample if a class has neither a label nor a decision there.
+        """
+        right, labelled, decided = (
+            np.bincount(self.of[rows] * classes + column[rows], minlength=self.count * classes).reshape(self.count, classes)
+            for rows, column in (
+                (labels == decisions, labels),
+                (np.ones(len(labels), np.bool_), labels),
+                (decisions < classes, decisions),
+            )
+        )
+
+        def mean(draws: Numbers) -> Numbers:
+            either = draws @ (labelled + decided)
+            f1 = np.divide(2 * (draws @ right), either, out=np.full(either.shape, np.nan), where=either > 0)
+            return np.asarray(f1.mean(axis=1), np.float64)
+
+        return Figure(float(mean(np.ones((1, self.count)))[0]), mean(self.draws))
 
     def _sums(self, column: NDArray[Any]) -> Numbers:
         """Return the sum of a column (B,) over the rows of each block, (K,)."""

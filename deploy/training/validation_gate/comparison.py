@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from training.snapshot.target import Target
+
 Verdict = Literal["passed", "refused", "same"]
 """The verdict on a challenger.
 
@@ -25,24 +27,39 @@ class FigureDifference(msgspec.Struct, frozen=True):
 
 
 class ConfusionMatrix(msgspec.Struct, frozen=True):
-    """Counts of hold-out rows: entry [i][j] counts the rows with the label `labels[i]` and the decision `labels[j]`."""
+    """Counts of hold-out rows: entry [i][j] counts the rows with the label `labels[i]` and the decision `labels[j]`.
+
+    If some decisions are no class, the last label stands for them.
+    """
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
+
+
+class Residuals(msgspec.Struct, frozen=True):
+    """A histogram of the residuals (score minus label) of a regression, in bins of equal width.
+
+    `counts[i]` counts the residuals from `edges[i]` to `edges[i + 1]`; the outer bins also count those beyond their edge.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
 
 
 class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version and its metrics on the compared rows.
 
     `revision` is the revision of the channel that named the version; 0 if no channel named it, None for the new version of a
-    run.
+    run. `confusion_matrix` is None for a regression and for more than 100 classes, `residuals` is None unless the target is a
+    regression.
     """
 
     version: str
     digest: str
     revision: int | None = None
     metrics: dict[str, float]
-    confusion_matrix: ConfusionMatrix
+    confusion_matrix: ConfusionMatrix | None = None
+    residuals: Residuals | None = None
 
 
 class ComparedRows(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
@@ -66,16 +83,18 @@ class Discordant(msgspec.Struct, frozen=True):
     mcnemar_p: float
 
 
-class Slice(msgspec.Struct, frozen=True):
-    """The AUC difference (challenger minus champion) on the rows in which the field `field` has the value `value`.
+class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The difference of the metric (challenger minus champion) on the rows in which the field `field` has the value `value`.
 
-    All slices' intervals together have the confidence of the gate's settings.
+    All slices' intervals together have the confidence of the gate's settings. `scale` is the champion's metric on these rows,
+    by which the margin is multiplied; None if the margin is absolute.
     """
 
     field: str
     value: str
     rows: int
     difference: FigureDifference
+    scale: float | None = None
 
 
 class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,12 +118,13 @@ class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
 class GateComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of a challenger with the champion, and the verdict.
 
-    Without a champion, `champion`, `difference` and `discordant` are None. `because` is the reason of the verdict in one
-    sentence.
+    Without a champion, `champion`, `difference` and `discordant` are None; `discordant` is also None for a regression.
+    `because` is the reason of the verdict in one sentence.
     """
 
     run: str
     rows: ComparedRows
+    target: Target
     metric: str
     champion: JudgedVersion | None
     challenger: JudgedVersion

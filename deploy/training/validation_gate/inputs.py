@@ -31,7 +31,6 @@ class VerdictEvidence:
 
     Attributes:
         rows: (B,), the labelled hold-out events.
-        classes: The names of the outcomes 0 and 1.
         mature_times: (M,) int64, the times of all hold-out events that are old enough to have a label.
         champion: The champion; None if there is none yet.
         leaked: The number of these rows on which the champion was trained; None if unknown.
@@ -40,7 +39,6 @@ class VerdictEvidence:
 
     run: str
     rows: LabelledRows
-    classes: tuple[str, str]
     mature_times: NDArray[np.int64]
     challenger: Version
     champion: Version | None = None
@@ -56,13 +54,8 @@ class VerdictEvidence:
         """Return (B,) booleans: true for rows for which every version has a score."""
         scored_rows = np.ones(len(self.rows), np.bool_)
         for version in self.versions:
-            scored_rows &= np.isfinite(version.scored.scores)
+            scored_rows &= version.scored.scored
         return scored_rows
-
-    @property
-    def true(self) -> NDArray[np.bool_]:
-        """Return (B,) booleans: true for rows whose outcome is the second class."""
-        return np.asarray(self.rows.outcomes == 1)
 
     def select(self, chosen: NDArray[np.bool_]) -> "VerdictEvidence":
         """Return the evidence for only the rows where `chosen` (B,) is true."""

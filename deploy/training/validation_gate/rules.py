@@ -6,7 +6,8 @@ worse; the rule about slices fails only with evidence that it is worse.
 
 # A difference is the challenger's value of a metric minus the champion's. For most metrics, the rule requires that the lower
 # end of the confidence interval of the difference is not below the negative margin: the rows must show that the challenger is
-# not worse. With too few rows the interval is wide, and the challenger is rejected.
+# not worse. With too few rows the interval is wide, and the challenger is rejected. For errors, such as the log loss, the upper
+# end must not be above the margin. Errors of a regression have any unit, so their margin is a share of the champion's error.
 #
 # The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin and
 # its whole interval is below 0: the rows must show that the challenger is worse. There are many small slices. With the first
@@ -18,10 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from training.settings import BLOCKS, GateSection
+from training.snapshot.target import Target
 from training.validation_gate.bootstrap import Interval
 from training.validation_gate.comparison import FigureDifference, GateRule, Slice
 from training.validation_gate.inputs import VerdictEvidence
 from training.validation_gate.metric_deltas import Intervals
+from training.validation_gate.metrics import LISTED, Goal, evaluate, goal
 
 LEAST_SCORED = 0.99  # the minimum share of the rows that every version must score
 STALE_BLOCKS = 1.0  # by how many blocks the newest labelled event may be older than the newest mature event
@@ -46,6 +49,10 @@ def _above(name: str, value: float, bound: float, failure: str, of: Interval | N
 
 def _at_most(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
     return Ruled(GateRule(name, value, bound, bool(value <= bound), of and FigureDifference(*of)), failure)
+
+
+def _below(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
+    return Ruled(GateRule(name, value, bound, bool(value < bound), of and FigureDifference(*of)), failure)
 
 
 def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
@@ -87,38 +94,103 @@ def of_first(interval: Interval | None) -> Iterator[Ruled]:
         yield _above("chance", interval.low, CHANCE, f"the AUC may be {interval.low:.4g}: no better than chance")
 
 
+def of_first_beside_constant(metric: str, interval: Interval | None) -> Iterator[Ruled]:
+    """Check that a first model is better than the best constant prediction.
+
+    `interval` is that of the difference in the metric, model minus constant prediction. The check fails if it is None.
+    """
+    if interval is None:
+        yield _unknown("chance", f"{metric} is unknown: {_why_unknown(metric)}", passed=False)
+        return
+    message = f"no better than a constant prediction: the difference in {_described(metric, interval)}"
+    if goal(metric) == "min":
+        yield _below("chance", interval.high, 0.0, message, interval)
+    else:
+        yield _above("chance", interval.low, 0.0, message, interval)
+
+
 def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
-    """Check a challenger against the champion. `evidence` has only the rows that both versions score."""
+    """Check a challenger against the champion. `evidence` has only the rows that both versions score.
+
+    `gate.metric` and `gate.margin` are set (see `gate_defaults.complete`).
+    """
     assert evidence.champion is not None
+    assert gate.metric is not None
+    assert gate.margin is not None
     challenger_scores = evidence.challenger.scored
     champion_scores = evidence.champion.scored
     largest_difference = float(np.abs(challenger_scores.scores - champion_scores.scores).max(initial=0.0))
     yield _above(DIFFERS, largest_difference, 0.0, "the challenger gives the champion's score on every row")
-    yield from _of_metric(intervals[gate.metric], gate)
-    for figure in ("recall", "precision"):
-        for name in evidence.classes:
-            yield _of_class(f"{figure}.{name}", intervals[f"{figure}.{name}"], gate)
-    yield _of_brier(intervals.get("brier"), gate)
-    yield _of_slices(slices, gate)
+    target = evidence.rows.target
+    yield from _of_metric(intervals.get(gate.metric), gate.metric, gate.margin * _scale(evidence, gate.metric), gate.promote)
+    yield from _of_classes(target, intervals, gate)
+    if target.kind != "regression":
+        if gate.metric != "brier":
+            yield _of_brier(intervals.get("brier"), gate.margin)
+    elif gate.metric != "mae":
+        yield _of_mean_error(intervals.get("mae"), gate.margin * _scale(evidence, "mae"))
+    yield _of_slices(slices, goal(gate.metric), gate.slice_margin)
 
 
-def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
-    """Check the interval of the metric's difference: first its width, then its lower end."""
-    # The bound is the negative margin, or 0 if only a better challenger may be promoted. An interval that contains the bound
-    # must be at most twice as wide as the margin; otherwise there are too few rows to decide.
+def _scale(evidence: VerdictEvidence, metric: str) -> float:
+    """Return the number by which a margin is multiplied: the champion's error for a regression, else 1."""
+    assert evidence.champion is not None
+    rows = evidence.rows
+    if rows.target.kind != "regression" or not len(rows):
+        return 1.0
+    return evaluate(rows.target, evidence.champion.scored.scores, rows.outcomes)[metric]
+
+
+def _of_metric(interval: Interval | None, metric: str, margin: float, promote: str) -> Iterator[Ruled]:
+    """Check the interval of the metric's difference: first its width, then its worse end."""
+    # The bound is the margin, or 0 if only a better challenger may be promoted. An interval that contains the bound must be at
+    # most twice as wide as the margin; otherwise there are too few rows to decide.
     if interval is None:
-        yield _unknown("width", f"too few rows: the difference in {gate.metric} is unknown", passed=False)
+        yield _unknown("width", f"the difference in {metric} is unknown: {_why_unknown(metric)}", passed=False)
         return
-    better = gate.promote == "better"
-    bound = 0.0 if better else -gate.margin
-    message = f"{gate.metric} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
-    decided = interval.high < bound or (interval.low > bound if better else interval.low >= bound)
-    width = GateRule(
-        "width", interval.width, None if decided else 2 * gate.margin, decided or interval.width <= 2 * gate.margin
-    )
+    better = promote == "better"
+    least = goal(metric) == "min"
+    bound = 0.0 if better else margin if least else -margin
+    low, high = (-interval.high, -interval.low) if least else (interval.low, interval.high)
+    limit = -bound if least else bound
+    decided = high < limit or (low > limit if better else low >= limit)
+    message = _described(metric, interval)
+    width = GateRule("width", interval.width, None if decided else 2 * margin, decided or interval.width <= 2 * margin)
     yield Ruled(width, f"too few rows: the difference in {message}")
     worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {message}"
-    yield (_above if better else _at_least)(gate.metric, interval.low, bound, worse, interval)
+    if least:
+        yield (_below if better else _at_most)(metric, interval.high, bound, worse, interval)
+    else:
+        yield (_above if better else _at_least)(metric, interval.low, bound, worse, interval)
+
+
+def _why_unknown(metric: str) -> str:
+    """Return the reason why a metric of a version can be unknown."""
+    reason = "there are too few rows"
+    return f"{reason}, or a version's scores are not probabilities" if metric == "log_loss" else reason
+
+
+def _described(metric: str, interval: Interval) -> str:
+    return f"{metric} is {signed(interval.value)}, between {signed(interval.low)} and {signed(interval.high)}"
+
+
+def signed(value: float) -> str:
+    """Format a difference with its sign: with 4 decimals, or with 5 digits if it is large."""
+    return f"{value:+.4f}" if abs(value) < 1 else f"{value:+.5g}"
+
+
+def _of_classes(target: Target, intervals: Intervals, gate: GateSection) -> Iterator[Ruled]:
+    """Check the recall and the precision of each class.
+
+    If there are more than `LISTED` classes, only classes that fail are listed, at most `LISTED` of them, the worst first.
+    """
+    names = [f"{figure}.{name}" for figure in ("recall", "precision") for name in target.classes]
+    of_class = _of_class if target.kind == "binary" else _of_one_of_many
+    ruled = [of_class(name, intervals[name], gate) for name in names]
+    if len(target.classes) > LISTED:
+        failed = [result for result in ruled if not result.rule.passed]
+        ruled = sorted(failed, key=lambda result: result.rule.value or 0.0)[:LISTED] or [_unknown("classes")]
+    yield from ruled
 
 
 def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
@@ -126,41 +198,52 @@ def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
     # The precision is unknown if a version never decides for the class; the class is then checked by its recall.
     if interval is None:
         return _unknown(name)
-    message = f"{name} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
-    return _at_least(
-        name,
-        interval.low,
-        -gate.class_margin,
-        f"a class may be worse than with the champion: the difference in {message}",
-        interval,
-    )
+    message = f"a class may be worse than with the champion: the difference in {_described(name, interval)}"
+    return _at_least(name, interval.low, -gate.class_margin, message, interval)
 
 
-def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
+def _of_one_of_many(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
+    """Check the recall or the precision of one of several classes."""
+    # Some classes are rare. If the interval is wider than the margin, the class has too few rows to be shown not worse: equal
+    # challengers would fail by chance. It then fails only if it is shown to be worse, like a slice.
+    if interval is None or interval.width <= gate.class_margin:
+        return _of_class(name, interval, gate)
+    message = f"a class is worse than with the champion: the difference in {_described(name, interval)}"
+    worst = interval.value if interval.high < 0 else max(interval.value, -gate.class_margin)
+    return _at_least(name, worst, -gate.class_margin, message, interval)
+
+
+def _of_brier(interval: Interval | None, margin: float) -> Ruled:
     """Check that the Brier score is not worse than the margin allows, by the upper end of its interval."""
     # With a margin of 0, half of all challengers that equal the champion would fail.
     if interval is None:
         return _unknown("brier")
     message = f"the Brier score is {interval.value:+.5f}, between {interval.low:+.5f} and {interval.high:+.5f}"
-    return _at_most(
-        "brier",
-        interval.high,
-        gate.margin,
-        f"probabilities may be worse than the champion's: the difference in {message}",
-        interval,
-    )
+    failure = f"probabilities may be worse than the champion's: the difference in {message}"
+    return _at_most("brier", interval.high, margin, failure, interval)
 
 
-def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
-    """Check the worst slice: of the slices whose whole interval is below 0, the one with the lowest difference."""
+def _of_mean_error(interval: Interval | None, margin: float) -> Ruled:
+    """Check that the mean absolute error is not worse than the margin allows, by the upper end of its interval."""
+    # The RMSE depends most on the few rows with large errors; the typical error could be worse unnoticed.
+    if interval is None:
+        return _unknown("mae")
+    failure = f"the typical error may be worse than the champion's: the difference in {_described('mae', interval)}"
+    return _at_most("mae", interval.high, margin, failure, interval)
+
+
+def _of_slices(slices: Sequence[Slice], better: Goal, slice_margin: float) -> Ruled:
+    """Check the worst slice: of the slices that are shown to be worse, the one with the largest loss relative to its margin.
+
+    A slice is shown to be worse if its whole interval is on the worse side of 0.
+    """
     if not slices:
         return _unknown("slices")
-    worst = min(
-        (candidate for candidate in slices if candidate.difference.high < 0),
-        key=lambda candidate: candidate.difference.value,
-        default=None,
-    )
+    sign = 1.0 if better == "max" else -1.0
+    worse = [one for one in slices if max(sign * one.difference.low, sign * one.difference.high) < 0]
+    worst = min(worse, key=lambda one: sign * one.difference.value / (one.scale or 1.0), default=None)
+    check = _at_least if better == "max" else _at_most
     if worst is None:
-        return _at_least("slices", 0.0, -gate.slice_margin, "")
+        return check("slices", 0.0, -sign * slice_margin, "")
     message = f"where {worst.field} is {worst.value!r:.80} ({worst.rows:,} rows) the challenger is worse"
-    return _at_least("slices", worst.difference.value, -gate.slice_margin, message)
+    return check("slices", worst.difference.value, -sign * slice_margin * (worst.scale or 1.0), message)

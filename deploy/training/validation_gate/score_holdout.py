@@ -21,18 +21,20 @@ from scorer.features.read import FeatureLogDecoder
 from scorer.settings import Settings
 from training.snapshot.rows import LabelledRows
 from training.snapshot.skip_counts import SkipCounts
-from training.validation_gate.metrics import ModelAnswers
+from training.snapshot.target import Target
+from training.validation_gate.metrics import ModelAnswers, decide
 
-THRESHOLD = 0.5  # the score that decides for the second class if the signature has no decision
 AT_A_TIME = 4_096  # rows scored at a time
 
 
 def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[ModelAnswers, SkipCounts]:
     """Score the rows with a version; return the answers, and the counts of rows without a score by reason.
 
+    If the version has several outputs, the one on which it bases its decision is evaluated, or the first one.
+
     Raises:
-        Fatal: Exit code 3 if the version cannot be loaded, if it scores no row, or if its score of an event is not one number
-            (the score of the second class).
+        Fatal: Exit code 3 if the version cannot be loaded, if it scores no row, or if its score does not fit the target: one
+            number for two classes (the score of the second class) and for a regression, else a number for each class.
     """
     name = f"version {package.version or package.folder.name}"
     try:
@@ -42,38 +44,61 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
             f"{name} is rejected: {error}", "promote a version that loads; `scorer check CONFIG` runs the same checks", REFUSED
         ) from None
     signature = loaded.model.signature()
+    target = rows.target
     if rows.logged:
         loaded = replace(loaded, decoder=FeatureLogDecoder(signature, create_reader(settings)))
-    scores = np.full(len(rows), np.nan)
-    decided = classes_of(signature)
     rejected = SkipCounts()
-    positive = np.zeros(len(rows), np.bool_)
     with contextlib.closing(loaded.model):
         _check(name, signature, rows)
+        columns = _columns(signature, target)
+        scores = np.full((len(rows), len(columns)) if columns else len(rows), np.nan)
+        decisions = np.zeros(len(rows), np.intp)
+        decided = _decision_indices(signature, target)
         for start in range(0, len(rows), AT_A_TIME):
             stop = min(start + AT_A_TIME, len(rows))
             answered = answers(loaded, rows.values[start:stop], rows.parts(start, stop))
-            scores[start:stop] = answered.numbers
+            if not columns:
+                scores[start:stop] = answered.numbers
+            elif answered.rows is not None and answered.rows.shape[1] == len(columns):
+                scores[start:stop] = answered.rows[:, columns]
             if decided:
-                positive[start:stop] = [decision == decided[1] for decision in answered.decisions]
+                decisions[start:stop] = [decided.get(name, len(target.classes)) for name in answered.decisions]
             for row, poison in sorted(answered.rejected.items()):
                 rejected.add(poison.reason, 1, f"{rows.places.of(start + row)}: {poison}")
-    if len(rows) and np.isnan(scores).all():
+    if len(rows) and np.isnan(scores.reshape(len(rows), -1)).any(axis=1).all():
+        expected = f"{len(columns)} numbers, one for each class" if columns else "one number"
         cause = (
             f": {rejected}; the first {next(iter(rejected.first.values()))}"
             if rejected.first
-            else ": its score is not one number"
+            else f": its score is not {expected}"
         )
-        hint = "give output.index in the signature, or promote a version that answers these events"
+        output = "an output with a column for each class" if columns else "output.index"
+        hint = f"give {output} in the signature, or promote a version that answers these events"
         raise Fatal(f"{name} scores none of {len(rows)} held-out events{cause}", hint, REFUSED)
-    return ModelAnswers(scores, positive if decided else scores >= THRESHOLD), rejected
+    return ModelAnswers(scores, decisions if decided else decide(target, scores)), rejected
+
+
+def _columns(signature: Signature, target: Target) -> list[int]:
+    """Return for each class the column of the score that holds it; empty if the score is one number."""
+    if target.kind != "classes":
+        return []
+    names = signature.labels_of(signature.decided) or target.classes
+    return [names.index(name) for name in target.classes]
+
+
+def _decision_indices(signature: Signature, target: Target) -> dict[str | None, int]:
+    """Return the index of the class of each decision; empty if the signature has no decision, or for a regression."""
+    names = classes_of(signature)
+    if not names or target.kind == "regression":
+        return {}
+    return {name: at for at, name in enumerate(names if target.kind == "binary" else target.classes)}
 
 
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     """Raise Fatal (exit code 3) if the signature cannot be evaluated on these rows.
 
-    The rows must have the keys and headers that the signature reads. A decision rule must choose between two classes by a
-    threshold.
+    The rows must have the keys and headers that the signature reads. The decision rule must fit the target: a threshold between
+    two classes, or the names of the labels' classes.
     """
     beside = next(
         (
@@ -86,7 +111,18 @@ def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     if beside is not None and rows.beside is None and not rows.logged:
         message = f"{name} reads field {beside.name!r} from {beside.source}, but the rows were joined without it"
         raise Fatal(message, "join the rows for the signatures of both versions", REFUSED)
-    if len(classes_of(signature)) not in (0, 2) or not isinstance(signature.decision, Decision | None):
-        message = f"{name} decides among {', '.join(map(repr, classes_of(signature)))}, by the largest score of a row"
+    target = rows.target
+    names = classes_of(signature)
+    listed = ", ".join(map(repr, names))
+    if target.kind == "binary" and (len(names) not in (0, 2) or not isinstance(signature.decision, Decision | None)):
         hint = "two classes are judged by one number and a threshold: a decision with below and at_or_above in the signature"
-        raise Fatal(message, hint, REFUSED)
+        raise Fatal(f"{name} decides among {listed}, by the largest score of a row", hint, REFUSED)
+    if target.kind == "classes":
+        labels = signature.labels_of(signature.decided)
+        if (names or labels) and set(labels) != set(target.classes):
+            message = f"{name} decides among {listed or 'no classes'}, but the labels' classes are "
+            hint = "set labels.classes to the classes of both versions, or publish to another channel: publish.channel"
+            raise Fatal(message + ", ".join(map(repr, target.classes)), hint, REFUSED)
+    if target.kind == "regression" and names and not isinstance(signature.decision, Decision):
+        hint = "remove labels.kind: number, or publish to another channel: publish.channel"
+        raise Fatal(f"{name} decides among {listed}, but the labels are numbers", hint, REFUSED)

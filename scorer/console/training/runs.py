@@ -148,8 +148,8 @@ class TrainingRun:
 
     @property
     def unit(self) -> str:
-        """The unit of a training budget: epochs or trees."""
-        return "epochs" if self.training.recipe == "network" else "trees"
+        """The unit of a training budget: epochs, trees, or steps of a recipe of one's own."""
+        return {"network": "epochs", "own": "steps"}.get(self.training.recipe, "trees")
 
     @property
     def champion(self) -> ComparedVersion | None:

@@ -113,7 +113,8 @@ class LabelledPairs:
             join_labels.labels_topic(settings)
             return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions", label_settings)
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
-        classes = known(settings.labels.classes, columns, self._decisions)
+        numbers = settings.labels.kind == "number"
+        classes = known(settings.labels.classes, columns, self._decisions, numbers=numbers)
         labels, spans = join_labels.join(bus, settings, classes, answered, until)
         cells = loss_differences(answered, labels)
         reason = "" if cells.pairs else missing_reason(answered, labels)
@@ -139,7 +140,9 @@ def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
     """
     newest_labels = labels.rows.newest()
     classes = labels.classes
-    if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):
+    if not len(answered) or not len(newest_labels) or labels.numbers:
+        return Cells()
+    if classes is not None and len(classes.names) != len(BINARY.names):
         return Cells()
     answer_rows, label_rows = answered.joined(newest_labels)
     truth = newest_labels.columns["truth"][label_rows]
@@ -154,6 +157,8 @@ def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
 def missing_reason(answered: NewestRows, labels: Labels) -> str:
     """Return the reason why `loss_differences` returns no pairs. Pure."""
     classes = labels.classes
+    if labels.numbers:
+        return "the rule compares probabilities of two classes, but labels.kind is number"
     if classes is not None and len(classes.names) != len(BINARY.names):
         return f"the rule compares probabilities of two classes, and there are {len(classes.names)}"
     labelled, _ = answered.joined(labels.rows.newest())

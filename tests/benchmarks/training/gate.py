@@ -3,6 +3,7 @@
 LightGBM learns from January to August; September and October are the hold-out. Challengers that differ by their seed alone
 must not be called better; one that is worse by 0.01 AUC must be refused; a champion that has learned from the hold-out, stale
 labels, missing labels, an identical model and a loss in one slice must be named. Exit code 1 where a claim does not hold.
+`--target classes` and `--target regression` do the same for the arrival delay in three classes and in minutes.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import lightgbm
 import numpy as np
@@ -26,10 +28,11 @@ from training.demo_dataset import source_data
 from training.demo_dataset.features import event, late
 from training.settings import GateSection
 from training.snapshot.rows import LabelledRows, Places
+from training.snapshot.target import Target
 from training.validation_gate.comparison import GateComparison
 from training.validation_gate.inputs import VerdictEvidence, Version
 from training.validation_gate.leakage import Learned
-from training.validation_gate.metrics import ModelAnswers
+from training.validation_gate.metrics import ModelAnswers, decide
 from training.validation_gate.verdict import judge
 
 NUMBERS = ("dep_delay", "distance", "hour", "minute", "day_of_week", "scheduled_minutes")
@@ -51,6 +54,7 @@ PARAMETERS = {
 }
 TREES, COVERAGE, SEED, WEEKS = 100, 0.9, 2013, 2
 DAY_MS = 86_400_000
+TARGET = Target("binary", ("on time", "late"))
 NOT_WORSE, BETTER = GateSection(slices=FIELDS), GateSection(promote="better")
 Scores = NDArray[np.float64]
 
@@ -72,8 +76,14 @@ class Flights:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training.gate", description=__doc__.splitlines()[0])
-    parser.parse_args(arguments)
-    return told(findings())
+    parser.add_argument("--target", choices=("binary", "classes", "regression"), default="binary")
+    parser.add_argument("--scores", type=Path, help="a folder in which the scores of the models stay for the next time")
+    stated = parser.parse_args(arguments)
+    if stated.target == "binary":
+        return told(findings())
+    from tests.benchmarks.training import gate_of_targets
+
+    return told(gate_of_targets.findings(stated.target, stated.scores))
 
 
 def findings() -> Iterator[Finding]:
@@ -117,7 +127,7 @@ class Stage:
         zeros = np.zeros(count, np.int16)
         places = Places(("flights",), zeros, zeros.astype(np.int32), offsets, flights.time_ms[held])
         values = [value for value, kept in zip(flights.values, held, strict=True) if kept]
-        self.rows = LabelledRows({}, self.true.astype(np.int8), places, values)
+        self.rows = LabelledRows({}, self.true.astype(np.int8), places, values, target=TARGET)
         self.slices = {name: flights.columns[name][held] for name in FIELDS}
         self.boosters = [self.grown(flights, learned, seed) for seed in range(CHALLENGERS + CHAMPIONS)]
         self.scores = [self.predicted(booster) for booster in self.boosters]
@@ -136,7 +146,6 @@ class Stage:
         return VerdictEvidence(
             run="proof",
             rows=self.rows,
-            classes=("on time", "late"),
             mature_times=self.rows.places.time_ms,
             challenger=version("challenger", challenger),
             champion=None if champion is None else version("champion", champion),
@@ -152,7 +161,7 @@ class Stage:
 
 
 def version(name: str, scores: Scores) -> Version:
-    return Version(name, "", ModelAnswers(scores, scores >= 0.5))
+    return Version(name, "", ModelAnswers(scores, decide(TARGET, scores)))
 
 
 def by_seed(stage: Stage) -> Iterator[Finding]:

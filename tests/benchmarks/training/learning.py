@@ -36,9 +36,11 @@ from model_registry.package.signature import Decision, InputField, Output, Signa
 from scorer.evaluation.quality_metrics import auc
 from tests.unit.scorer.minimal import minimal
 from training.export.card import Card
-from training.export.export import export
+from training.export.export import ExportedPackage, export
+from training.pipeline.run_events import NoEvents
 from training.recipes.trees import Trees
-from training.search.final_fit import train
+from training.search.final_fit import restored, train
+from training.search.halving import Best, Searched
 from training.search.search import search
 from training.settings import TrainingSettings
 from training.snapshot.rows import LabelledRows, Places, Split
@@ -83,21 +85,31 @@ def main(arguments: Sequence[str]) -> int:
     return int(not figures["ok"])
 
 
+def searched(training: LabelledRows, parts: Split, stated: TrainingSettings, folder: Path) -> Searched:
+    return search(training, parts.validation, SIGNATURE, stated, Trees(), folder, lambda *_: None, NoEvents())
+
+
+def packaged(parts: Split, stated: TrainingSettings, best: Best, model: Path, package: Path) -> ExportedPackage:
+    """Train the final model in the folder `model`, and export it to `package`."""
+    train(parts.training, parts.validation, SIGNATURE, stated, Trees(), best, model, NoEvents())
+    fitted = restored(parts.training, parts.validation, SIGNATURE, stated, Trees(), best, model)
+    return export(model, fitted, parts.hold_out, SIGNATURE, package, minimal(), card(best.parameters))
+
+
 def halved(parts: Split, folder: Path, seed: int) -> dict[str, Any]:
     """A search with stopping, and one that trains every trial to every rung; the best of each, judged on the hold-out."""
     stated = settings(seed=seed, workers=2)
     began = time.monotonic()
-    found = search(parts.training, parts.validation, SIGNATURE, stated, Trees(), folder / f"{seed}")
+    found = searched(parts.training, parts, stated, folder / f"{seed}")
     seconds = time.monotonic() - began
     alone = [settings(seed=seed, workers=2, search={"rungs": [budget]}) for budget in stated.search.rungs]
-    all_ = [search(parts.training, parts.validation, SIGNATURE, one, Trees(), folder / f"{seed}").best for one in alone]
+    all_ = [searched(parts.training, parts, one, folder / f"{seed}").best for one in alone]
     unstopped = max(all_, key=lambda best: best.score)
     areas, parities = [], []
     for which, best in enumerate((found.best, unstopped)):
-        fitted = train(parts.training, parts.validation, SIGNATURE, stated, Trees(), best, folder / f"{seed}-{which}")
-        made = export(fitted, parts.hold_out, SIGNATURE, folder / "package", minimal(), card(best.parameters))
+        made = packaged(parts, stated, best, folder / f"{seed}-{which}", folder / "package")
         areas.append(auc(made.scores, parts.hold_out.outcomes == 1) or 0.0)
-        parities.append(made.parity)
+        parities.append(made.parity or 0.0)
     return {
         "seed": seed,
         "trees": found.spent,
@@ -119,7 +131,7 @@ def with_workers(parts: Split, folder: Path) -> dict[int, str]:
     few = parts.training.select(every)
     found = {}
     for count in (1, 2, 3, 4):
-        made = search(few, parts.validation, SIGNATURE, settings(workers=count), Trees(), folder / f"workers-{count}")
+        made = searched(few, parts, settings(workers=count), folder / f"workers-{count}")
         found[count] = hashlib.sha256(msgspec.json.encode(made)).hexdigest()
     return found
 
@@ -139,10 +151,9 @@ def one_model(folder: Path, threads: int, workers: int) -> dict[str, Any]:
     """Search, training and export in this process: the digest of the package."""
     parts = flights(8)
     stated = settings(workers=workers, search={"trials": 4, "rungs": [27, 81]})
-    best = search(parts.training, parts.validation, SIGNATURE, stated, Trees(), folder / "search").best
+    best = searched(parts.training, parts, stated, folder / "search").best
     both = stated.model_copy(update={"workers": threads})
-    fitted = train(parts.training, parts.validation, SIGNATURE, both, Trees(), best, folder / "trees")
-    export(fitted, parts.hold_out, SIGNATURE, folder / "package", minimal(), card(best.parameters))
+    packaged(parts, both, best, folder / "trees", folder / "package")
     files = sorted((folder / "package").iterdir())
     blas = {one.get("architecture") for one in threadpoolctl.threadpool_info() if one["internal_api"] == "openblas"}
     return {"openblas": sorted(map(str, blas)), "digest": hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()}

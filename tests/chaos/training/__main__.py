@@ -49,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=56, help="trainings, each of its own data")
     parser.add_argument("--seed", type=int, default=1, help="of what is killed when")
     parser.add_argument("--reproduce", type=int, default=4, help="every so manyth version is trained again")
+    parser.add_argument("--own", action="store_true", help="train with a recipe of one's own, in place of trees")
     parser.add_argument("--json", action="store_true", help="the figures as one line on stdout")
     options = parser.parse_args(arguments)
     if min(options.rounds, options.reproduce) < 1:
@@ -60,7 +61,14 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with EmbeddedBroker(heap_mb=1_024, quick_start=False) as broker:
             played = [
-                play(broker.bootstrap_servers, folder, registry, each, again=each.number % options.reproduce == 0)
+                play(
+                    broker.bootstrap_servers,
+                    folder,
+                    registry,
+                    each,
+                    again=each.number % options.reproduce == 0,
+                    own=options.own,
+                )
                 for each in rounds(options.rounds, options.seed)
             ]
     finally:
@@ -80,11 +88,12 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if bad else 0
 
 
-def play(servers: str, folder: Path, registry: DockerRegistry, planned: Round, *, again: bool) -> Result:
+def play(servers: str, folder: Path, registry: DockerRegistry, planned: Round, *, again: bool, own: bool) -> Result:
     """One training, killed and started again until it has ended by itself, and counted."""
     began, result = time.monotonic(), Result(planned.number)
     address = registry.address if planned.http else None
-    ground = Ground(servers, folder / f"round{planned.number}", address, 1_000 + planned.number, champion=planned.champion)
+    place = folder / f"round{planned.number}"
+    ground = Ground(servers, place, address, 1_000 + planned.number, champion=planned.champion, own=own)
     try:
         told = _trained(ground, registry, planned, result)
         result.faults += faults(ground, told)

@@ -1,6 +1,7 @@
 """Where a round is played: topics with events and what came true of them, a registry in a folder or over HTTP, two files."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -40,17 +41,29 @@ TRAINING: dict[str, Any] = {
     "gate": {"margin": 0.05, "block": "6h", "class_margin": 0.2, "resamples": 200},
     "publish": {"key_file": "training.key"},
 }
+OWN_RECIPE = Path(__file__).with_name("own_recipe.py")
+OWN: dict[str, Any] = {
+    "recipe": {"command": ["python", OWN_RECIPE.name], "deadline": "10m"},
+    "search": {**TRAINING["search"], "space": {"rate": {"type": "float", "low": 0.1, "high": 3.0, "log": True}}},
+}
+"""The settings of a training with a recipe of one's own."""
 
 
 class Ground:
-    """The folder of a round. `source` is the repository; with `champion` a worse version serves already."""
+    """The folder of a round. `source` is the repository; with `champion` a worse version serves already.
 
-    def __init__(self, servers: str, folder: Path, registry: str | None, seed: int, *, champion: bool) -> None:
+    With `own`, the training runs a recipe of one's own in place of a built-in one.
+    """
+
+    def __init__(
+        self, servers: str, folder: Path, registry: str | None, seed: int, *, champion: bool, own: bool = False
+    ) -> None:
         folder.mkdir()
         self.servers, self.folder, self.name = servers, folder, folder.name
         self.source = f"{registry}/team/{self.name}" if registry else "oci:./registry/model"
         (folder / "signature.json").write_text(json.dumps(SIGNATURE))
-        (folder / "training.yaml").write_text(yaml.safe_dump({**TRAINING, "seed": seed}))
+        (folder / "training.yaml").write_text(yaml.safe_dump({**TRAINING, **(OWN if own else {}), "seed": seed}))
+        shutil.copy(OWN_RECIPE, folder)
         (folder / "scorer.yaml").write_text(yaml.safe_dump(self._scorer(plain_http=registry is not None)))
         self._create()
         self._write(seed)
@@ -104,12 +117,17 @@ class Ground:
         admin = AdminClient({"bootstrap.servers": self.servers})
         settle(admin.create_topics([NewTopic(f"{self.name}.{what}", PARTITIONS, 1) for what in ("events", "outcomes")]))
 
+    @staticmethod
+    def begin_ms() -> int:
+        """The time of the first event."""
+        return time.time_ns() // 1_000_000 - HOURS * HOUR_MS
+
     def _write(self, seed: int) -> None:
         """Events of ten days, every sixth without a b, each with its outcome."""
         drawn = np.random.default_rng(seed)
         a, b, kinds = drawn.normal(size=EVENTS), drawn.normal(size=EVENTS), drawn.integers(len(KINDS), size=EVENTS)
         late = drawn.random(EVENTS) < 1 / (1 + np.exp(-2 * a - b - (kinds - 1)))
-        begin = time.time_ns() // 1_000_000 - HOURS * HOUR_MS
+        begin = self.begin_ms()
         producer = Producer({"bootstrap.servers": self.servers})
         for n in range(EVENTS):
             event = {"id": f"e{n}", "a": float(a[n]), "b": None if n % 6 == 0 else float(b[n]), "kind": KINDS[kinds[n]]}

@@ -44,6 +44,7 @@ def rig(make_rig: MakeRig) -> Rig:
             "topic": f"{rig.name}.labels",
             "id": "flight.id",
             "value": "told.outcome",
+            "kind": "class",
             "classes": ["low", "high"],
             "max_events": 1_000,
         }
@@ -126,6 +127,10 @@ def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
         version = shows_quality(rig)
         until(lambda: f"{version['brier']:.3g}" in httpx.get(f"{address}/scores").text, "the Brier score in the console")
     assert json.loads(rig.run("scorer", "labels", "scorer.yaml", "--to", "1", "--json", code=1).stdout)["labelled"] == 0
+    as_numbers = ("--set", "labels.kind=number", "--set", "labels.classes=[]", "--json")
+    numeric = json.loads(rig.run("scorer", "labels", "scorer.yaml", *as_numbers).stdout)
+    assert (numeric["labelled"], numeric["versions"][0]["auc"]) == (64, None), "the names of classes are no numbers"
+    assert 0 < numeric["versions"][0]["root_mean_square_error"] < 1
     limits = ("--max-flips", "1", "--max-psi", "100")
     compared = json.loads(rig.run("scorer", "compare", "scorer.yaml", "2.0.0", *limits, "--json").stdout)["labels"]
     champion, candidate = compared["versions"]

@@ -169,7 +169,7 @@ def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Pa
     training, _ = loaded(name, tmp_path)
     (container,) = pod(name)["containers"]
     assert container["command"] == ["scorer", "train", "run", "/etc/scorestream/training.yaml"]
-    assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe])
+    assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe.label])
     assert training.publish.password_file is not None
     assert training.signature is None  # the champion's
     cores = int(container["resources"]["limits"]["cpu"])
@@ -299,6 +299,22 @@ def nodes() -> Object:
     return template
 
 
+@needs_helm
+@pytest.mark.parametrize(
+    ("recipe", "image"),
+    [
+        ({"command": ["python", "train.py"], "image": "registry.example.com/own:1"}, "registry.example.com/own:1"),
+        ({"command": ["python", "train.py"]}, "registry.example.com/team/scorestream:0.1.0-training"),
+        ("network", "registry.example.com/team/scorestream:0.1.0-network"),
+    ],
+)
+def test_a_recipe_runs_in_its_image(recipe: Any, image: str) -> None:
+    files = [chart.EXAMPLES / "cpu.yaml", chart.EXAMPLES / "training.yaml"]
+    things = chart.render(files, {"training.config.recipe": recipe})
+    spec = of_kind(things, "CronJob")["flight-delay-training"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [container["image"] for container in spec["containers"]] == [image]
+
+
 def train_job() -> Object:
     thing: Object = yaml.safe_load((SOURCES / "train_job.yaml").read_text())
     return thing
@@ -344,7 +360,7 @@ def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> N
     assert importlib.util.find_spec(module)
     (link,) = (line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("RUN ln -s"))
     assert {"name": "PYTHONPATH", "value": link.split()[-1]} in container["env"]
-    assert Path(folder).parents[1] == training.folder
+    assert Path(folder).parents[2] == training.folder
     assert int(epochs) == training.search.rungs[-1]
     assert trainer["numNodes"] * trainer["numProcPerNode"] in (2, 4, 8)
     assert trainer["numProcPerNode"] == container["resources"]["limits"]["nvidia.com/gpu"]

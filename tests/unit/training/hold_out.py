@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.snapshot.rows import LabelledRows, Places
+from training.snapshot.target import Target
 from training.validation_gate.inputs import VerdictEvidence, Version
-from training.validation_gate.metrics import ModelAnswers
+from training.validation_gate.metrics import ModelAnswers, decide
 
 DAY = 86_400_000
 CLASSES = ("on time", "late")
+TARGET = Target("binary", CLASSES)
 DIGESTS = {"champion": f"sha256:{'a' * 64}", "challenger": f"sha256:{'b' * 64}"}
 
 
@@ -19,7 +21,7 @@ def rows(outcomes: NDArray[Any], time_ms: NDArray[np.int64], values: list[bytes]
     """Events of one partition with these outcomes (B,) and times."""
     count = len(outcomes)
     places = Places(("in",), np.zeros(count, np.int16), np.zeros(count, np.int32), np.arange(count), time_ms)
-    return LabelledRows({}, outcomes.astype(np.int8), places, values or [b""] * count)
+    return LabelledRows({}, outcomes.astype(TARGET.dtype), places, values or [b""] * count, target=TARGET)
 
 
 def feature_record(**inputs: Any) -> bytes:
@@ -44,7 +46,7 @@ class HoldOut:
         return np.asarray(1 / (1 + np.exp(2.2 - 1.5 * observed)))
 
     def version(self, name: str, scores: NDArray[np.float64]) -> Version:
-        return Version(name, DIGESTS[name], ModelAnswers(scores, scores >= 0.5), 7 if name == "champion" else None)
+        return Version(name, DIGESTS[name], ModelAnswers(scores, decide(TARGET, scores)), 7 if name == "champion" else None)
 
     def evidence(
         self, champion: NDArray[np.float64] | None, challenger: NDArray[np.float64], **changes: Any
@@ -52,7 +54,6 @@ class HoldOut:
         stated: dict[str, Any] = {
             "run": "0123456789ab",
             "rows": rows(self.true, self.times),
-            "classes": CLASSES,
             "mature_times": self.times,
             "challenger": self.version("challenger", challenger),
             "champion": None if champion is None else self.version("champion", champion),

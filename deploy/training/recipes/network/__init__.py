@@ -24,6 +24,7 @@ from training.recipes.network.model import Parameters, logits, settled, views
 from training.recipes.network.torchrun_launch import launch
 from training.recipes.network.train_loop import Share
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target
 
 ROWS_AT_ONCE = 65_536
 
@@ -44,9 +45,13 @@ class Network:
         """Pickle without the cached rows, because each worker process reads its own rows."""
         return type(self), (self._gpus,)
 
-    def check(self, signature: Signature) -> None:
-        check_signature.check(signature, self.name)
-        if not check_signature.output_row(signature):
+    def check(self, signature: Signature, target: Target) -> None:
+        if target.kind != "binary":
+            labels = "numbers" if target.kind == "regression" else f"{len(target.classes)} classes"
+            hint = "set recipe: trees, or a recipe with a command of its own"
+            raise Fatal(f"recipe network supports two classes, but the labels are {labels}", hint, USAGE)
+        check_signature.check(signature, target, self.name)
+        if not check_signature.output_row(signature, target):
             hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
             raise Fatal(
                 f"recipe network: output {signature.outputs[0].tensor!r} has no dimension except the batch", hint, USAGE
@@ -87,7 +92,7 @@ class Network:
                 too often.
         """
         parameters = _parameters(params)
-        self.check(signature)
+        self.check(signature, rows.target)
         processes = train_loop.processes(self._gpus or workers)
         self._check(processes)
         learned, encoded = self._encoded(rows, signature)

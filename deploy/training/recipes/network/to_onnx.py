@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from model_registry.package.signature import Signature, TensorInput
 from training.recipes.check_signature import output_row
 from training.recipes.network.encoding import STRING, Numbers, TensorEncodings
+from training.snapshot.target import ZERO_OR_ONE
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
@@ -28,7 +29,7 @@ def onnx(signature: Signature, encoding: TensorEncodings, weights: Sequence[NDAr
     columns = [(names, at, vocabulary) for names in encoding.names for at, vocabulary in enumerate(names.known)]
     for (names, at, vocabulary), table in zip(columns, weights[:tables], strict=True):
         features.append(graph.looked_up(names.tensor, at, vocabulary, table))
-    (width,) = output_row(signature)
+    (width,) = output_row(signature, ZERO_OR_ONE)
     graph.score(graph.layers(graph.add("Concat", features, axis=1), weights[tables:]), width - 1)
     output = helper.make_tensor_value_info(signature.outputs[0].tensor, TensorProto.FLOAT, [None, width])
     graph.nodes[-1].output[0] = output.name

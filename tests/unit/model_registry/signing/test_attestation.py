@@ -130,6 +130,26 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"dataset": "x", "metrics": {"a": 1}, "confusion_matrix": {"labels": ["a"], "counts": [[-1]]}},
         "has -1, which is not a count",
     ),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "residuals": {"edges": [0, 1]}},
+        "residuals must have edges, and counts",
+    ),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "residuals": {"edges": [0, 1, 1], "counts": [3, 4]}},
+        "residuals.edges must be increasing numbers",
+    ),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "residuals": {"edges": [0, float("inf")], "counts": [3]}},
+        "residuals.edges[1] is inf",
+    ),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "residuals": {"edges": [0, 1], "counts": [0.5]}},
+        "residuals.counts has 0.5, which is not a count",
+    ),
 ]
 
 

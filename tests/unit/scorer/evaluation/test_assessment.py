@@ -23,13 +23,15 @@ def assessed(
     labels: Sequence[Label | Unusable],
     classes: Sequence[str] = (),
     versions: Sequence[str] | None = None,
+    *,
+    numbers: bool = False,
 ) -> Assessment:
     """Event k has the id `k` and was answered at k ms."""
     answers, count = AnswerColumns(), len(scores)
     ids = [str(number) for number in range(count)]
     answers.add(PLACE, range(count), range(count), hash_ids(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)
     answered = answers.rows.newest()
-    joined_labels = Labels("labels", known(classes, answered.columns, answers.decisions))
+    joined_labels = Labels("labels", known(classes, answered.columns, answers.decisions, numbers=numbers), numbers=numbers)
     named = hash_ids(label.id if isinstance(label, Label) else "" for label in labels)
     joined_labels.add(answered, 0, range(len(labels)), range(len(labels)), named, labels)
     return assess(answers, answered, joined_labels)
@@ -52,6 +54,7 @@ def test_two_classes_by_name_and_by_number_are_the_same() -> None:
         its, outcomes = np.array(scores[start::2]), np.array(true[start::2])
         assert each.labels == 250
         assert each.auc == pytest.approx(metrics.roc_auc_score(outcomes, its), abs=1e-12)
+        assert each.pr_auc == pytest.approx(metrics.average_precision_score(outcomes, its), abs=1e-12)
         assert each.brier == pytest.approx(metrics.brier_score_loss(outcomes, its), abs=1e-12)
         assert each.accuracy == pytest.approx(metrics.accuracy_score(outcomes, its >= 0.5), abs=1e-12)
         assert np.array(each.matrix).tolist() == metrics.confusion_matrix(outcomes, its >= 0.5).tolist()
@@ -78,6 +81,14 @@ def test_a_row_of_two_is_two_classes() -> None:
     assessment = assessed(rows, ["on time", "late", "on time"], [Label("0", "on time"), Label("1", "late"), Label("2", "late")])
     assert assessment.versions[0].auc == 1.0
     assert assessment.versions[0].brier == pytest.approx((0.01 + 0.04 + 0.36) / 3)
+
+
+def test_outcomes_that_are_configured_as_numbers_are_no_classes() -> None:
+    labels = [Label("0", 0.0), Label("1", 1.0)]
+    assert assessed([0.25, 0.75], [None] * 2, labels).classes == ("0", "1")
+    assessment = assessed([0.25, 0.75], ["low", "high"], labels, numbers=True)
+    (each,) = assessment.versions
+    assert (assessment.classes, each.mean_absolute_error, each.accuracy) == (None, 0.25, None)
 
 
 def test_numbers_have_errors() -> None:

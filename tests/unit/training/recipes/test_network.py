@@ -20,6 +20,7 @@ from training.recipes.network.job_files import Encoded, State
 from training.recipes.network.model import SHARDS, Parameters, first, shapes, views
 from training.recipes.network.to_onnx import onnx
 from training.recipes.network.train_loop import added, processes
+from training.snapshot.target import ZERO_OR_ONE
 
 X = {"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}
 NAMES = {"tensor": "name", "dtype": "string", "fields": ["name"]}
@@ -41,7 +42,7 @@ def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signat
     ],
 )
 def test_the_probability_stands_where_the_signature_reads_it(stated: Signature, at: int) -> None:
-    Network().check(stated)
+    Network().check(stated, ZERO_OR_ONE)
     rows = {"x": np.ones((3, 2), np.float32), "name": np.full((3, 1), "n", object)}
     model = onnx(stated, learned(rows, stated), weights_of(stated, rows))
     (answered,) = onnxruntime.InferenceSession(model).run(["p"], rows)
@@ -61,7 +62,7 @@ def test_the_probability_stands_where_the_signature_reads_it(stated: Signature, 
 )
 def test_other_outputs_are_refused(stated: Signature, message: str) -> None:
     with pytest.raises(Fatal, match=message) as caught:
-        Network().check(stated)
+        Network().check(stated, ZERO_OR_ONE)
     assert caught.value.exit_code == USAGE
 
 
@@ -77,7 +78,7 @@ def test_other_outputs_are_refused(stated: Signature, message: str) -> None:
 )
 def test_other_tensors_are_refused(tensor: dict[str, Any], message: str) -> None:
     with pytest.raises(Fatal, match=message):
-        Network().check(signature(tensor, NAMES))
+        Network().check(signature(tensor, NAMES), ZERO_OR_ONE)
 
 
 def weights_of(stated: Signature, rows: dict[str, Any]) -> list[Any]:

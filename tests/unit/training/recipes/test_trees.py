@@ -23,6 +23,7 @@ from training.recipes import check_signature
 from training.recipes.encoding import MatrixEncoding, gaps, learned
 from training.recipes.trees import CHUNK, FittedTrees, Trees
 from training.recipes.trees_to_onnx import model
+from training.snapshot.target import ZERO_OR_ONE
 
 ROWS = rows(600)
 VARIED = {"bagging_fraction": 0.7, "feature_fraction": 0.7, "min_data_in_leaf": 5}
@@ -154,7 +155,7 @@ def test_every_number_takes_the_branch_of_double_arithmetic(
         "left_child": {"leaf_value": -2.0},
         "right_child": {"leaf_value": 2.0},
     }
-    result = run(model(signature, encoding, 0.5, [node]), {"a": column})
+    result = run(model(signature, ZERO_OR_ONE, encoding, np.array(0.5), [node]), {"a": column})
     goes_left = [
         (left if nan_learned else threshold >= 0) if math.isnan(single) else float(np.float32(single)) <= threshold
         for single in values
@@ -256,7 +257,7 @@ VARYING = TensorInput("v", "float32", (InputField("v", "float32", array=9, shape
 )
 def test_signatures_that_are_not_served_are_refused_by_name(signature: Signature, message: str) -> None:
     with pytest.raises(Fatal) as raised:
-        check_signature.check(signature, "trees")
+        check_signature.check(signature, ZERO_OR_ONE, "trees")
     assert str(raised.value) == f"recipe trees does not support this signature: {message}"
     assert raised.value.exit_code == USAGE
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.errors import REFUSED, USAGE, Fatal
+from publisher.errors import USAGE, Fatal
 from tests.unit.training.labelled_rows import SIGNATURE, rows, settings
-from training.recipes import Fitted, Params
+from training.pipeline.run_events import NoEvents
+from training.recipes import Params, contract
 from training.recipes.trees import Trees
-from training.search import halving, shared_rows
+from training.search import halving
 from training.search.final_fit import together, train
 from training.search.halving import Searched
 from training.search.search import search
@@ -30,7 +30,11 @@ TRAINING, VALIDATION = rows(600), rows(300, seed=2)
 
 
 def searched(folder: Path, recipe: Any = None, **stated: Any) -> Searched:
-    return search(TRAINING, VALIDATION, SIGNATURE, settings(**stated), recipe or Trees(), folder)
+    return found(TRAINING, settings(**stated), folder, recipe=recipe)
+
+
+def found(training: Any, stated: Any, folder: Path, progress: Any = lambda *_: None, recipe: Any = None) -> Searched:
+    return search(training, VALIDATION, SIGNATURE, stated, recipe or Trees(), folder, progress, NoEvents())
 
 
 class Dying(Trees):
@@ -103,7 +107,7 @@ def test_a_search_goes_on_from_what_is_there(unbroken: Searched, tmp_path: Path)
     searched(tmp_path, search={"trials": 4, "rungs": [4, 8], "reduction": 2})
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("scores/*/*.json")}
     assert len(times) == 6
-    result = search(TRAINING, VALIDATION, SIGNATURE, settings(), recipe, tmp_path, lambda *at: progress.append(at))
+    result = found(TRAINING, settings(), tmp_path, lambda *at: progress.append(at), recipe)
     assert result == unbroken
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert progress == sorted(progress)
@@ -112,7 +116,7 @@ def test_a_search_goes_on_from_what_is_there(unbroken: Searched, tmp_path: Path)
 
 def test_scores_of_other_rows_or_another_seed_are_not_taken(tmp_path: Path) -> None:
     before = searched(tmp_path, search={"trials": 1, "rungs": [4]})
-    after = search(rows(600, seed=3), VALIDATION, SIGNATURE, settings(search={"trials": 1, "rungs": [4]}), Trees(), tmp_path)
+    after = found(rows(600, seed=3), settings(search={"trials": 1, "rungs": [4]}), tmp_path)
     reseeded = searched(tmp_path, seed=1, search={"trials": 1, "rungs": [4]})
     assert len({result.best.score for result in (before, after, reseeded)}) == 3
     assert searched(tmp_path, search={"trials": 1, "rungs": [4]}) == before
@@ -123,14 +127,15 @@ def test_a_trial_whose_process_dies_is_repeated(workers: int, unbroken: Searched
     assert searched(tmp_path, Dying(tmp_path, 2), workers=workers) == unbroken
 
 
-def test_a_trial_whose_process_dies_again_and_again_is_named(unbroken: Searched, tmp_path: Path) -> None:
-    with pytest.raises(Fatal) as raised:
-        searched(tmp_path, Dying(tmp_path, 9))
-    first = unbroken.rungs[1].trials[0].trial
-    assert (
-        str(raised.value) == f"the process of trial {first} died 3 times before 8 trees or epochs, the last time with signal 9"
-    )
-    assert (raised.value.exit_code, len(list(tmp_path.glob("death-*")))) == (REFUSED, 3)
+def test_trials_whose_processes_die_thrice_fail_and_the_rung_before_decides(unbroken: Searched, tmp_path: Path) -> None:
+    result = searched(tmp_path, Dying(tmp_path, 99))
+    assert result.rungs == unbroken.rungs[:1]
+    assert result.best.budget == 4
+    assert {(failure.budget, failure.reason) for failure in result.failures} == {
+        (8, "its process was ended by SIGKILL, 3 times")
+    }
+    assert [failure.trial for failure in result.failures] == sorted(unbroken.rungs[0].kept)
+    assert len(list(tmp_path.glob("death-*"))) == 6
 
 
 def test_what_a_recipe_refuses_is_told_as_it_is(tmp_path: Path) -> None:
@@ -162,27 +167,18 @@ def test_rungs_shrink_to_one_at_least(trials: int, rungs: int, reduction: int) -
     assert all(after >= 1 and 0 <= after * reduction - before < reduction for before, after in pairwise(sizes))
 
 
-def test_rows_are_shared_as_they_are(tmp_path: Path) -> None:
-    digest = shared_rows.write(TRAINING, tmp_path)
-    result = shared_rows.read(tmp_path)
-    for name, tensor in TRAINING.tensors.items():
-        assert result.tensors[name].dtype == tensor.dtype
-        assert np.array_equal(result.tensors[name], tensor, equal_nan=tensor.dtype.kind == "f")
-    assert result.outcomes.tolist() == TRAINING.outcomes.tolist()
-    assert result.places.time_ms.tolist() == TRAINING.places.time_ms.tolist()
-    assert shared_rows.write(TRAINING, tmp_path) == digest != shared_rows.write(VALIDATION, tmp_path)
-
-
 def test_the_model_is_trained_on_both_parts_and_goes_on(unbroken: Searched, tmp_path: Path) -> None:
-    def fit(folder: str, budget: int) -> Fitted:
+    def fit(folder: str, budget: int) -> bytes:
         best = msgspec.structs.replace(unbroken.best, budget=budget)
-        return train(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), best, tmp_path / folder)
+        where = tmp_path / folder
+        train(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), best, where, NoEvents())
+        return (where / contract.MODEL).read_bytes()
 
     both = together(TRAINING, VALIDATION)
     assert (len(both), len(both.values)) == (900, 900)
     alone = Trees().fit(both, SIGNATURE, unbroken.best.parameters, 30, tmp_path / "alone", seed=2013)
     fit("resumed", 7)
-    assert fit("resumed", 30).onnx() == fit("unbroken", 30).onnx() == alone.onnx()
+    assert fit("resumed", 30) == fit("unbroken", 30) == alone.onnx()
 
 
 def test_workers_end_with_their_parent_and_the_search_goes_on(unbroken: Searched, tmp_path: Path) -> None:
@@ -201,4 +197,4 @@ def test_workers_end_with_their_parent_and_the_search_goes_on(unbroken: Searched
 
 if __name__ == "__main__":
     report = partial(print, "scored", flush=True)
-    search(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), Path(sys.argv[1]), lambda *_: report())
+    found(TRAINING, settings(workers=2), Path(sys.argv[1]), lambda *_: report())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from scorer.features.read import FeatureLogDecoder, decode_json
 from tests.unit.scorer.minimal import minimal
 from training.settings import TrainingSettings
 from training.snapshot.files import Frozen, Kind, PartitionFile, finish, path_of
-from training.snapshot.join_labels import Joined, find_classes, join, split
+from training.snapshot.join_labels import Joined, class_counts, find_target, join, outcome_range, split
+from training.snapshot.target import Target
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000
@@ -104,7 +106,7 @@ def test_rows_stand_in_the_order_of_time_and_say_where_they_are(tmp_path: Path) 
     assert (places.topics, places.partition.tolist(), places.offset.tolist()) == ((EVENTS,), [1, 0, 1, 0, 1], [2, 0, 1, 1, 0])
     assert places.time_ms.tolist() == [NOW - days * DAY for days in (50, 40, 30, 20, 20)]
     assert [json.loads(value)["id"] for value in joined.rows.values] == ["e1", "e2", "e3", "e4", "e0"]
-    assert (joined.mature, joined.coverage, joined.classes) == (5, 1.0, ("on time", "late"))
+    assert (joined.mature, joined.coverage, joined.target.classes) == (5, 1.0, ("on time", "late"))
 
 
 def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
@@ -165,7 +167,9 @@ def test_coverage_is_of_the_mature_events(tmp_path: Path) -> None:
         "mature": 4,
         "labelled": 2,
         "coverage": 0.5,
+        "target": Target("binary", ("on time", "late")),
         "classes": {"on time": 1, "late": 1},
+        "outcomes": {},
         "left_out": {"counts": {"immature": 1, "before-window": 1}, "first": {}},
         "labels": {"counts": {"without-event": 1}, "first": {}},
     }
@@ -252,23 +256,68 @@ def test_classes_are_the_configured_ones_else_those_that_the_signature_decides()
     undecided = Signature(SIGNATURE.inputs, SIGNATURE.outputs)
     argmax = Signature(SIGNATURE.inputs, (Output(None, "y"),), labels=("no", "yes"), decision=Argmax())
     configured = minimal(labels={"topic": LABELS, "classes": ["off", "on"]})
-    assert find_classes(minimal(), SIGNATURE).names == ("on time", "late")
-    assert find_classes(minimal(), argmax).names == ("no", "yes")
-    assert find_classes(minimal(), undecided).names == ("0", "1")
-    assert find_classes(configured, SIGNATURE).names == ("off", "on")
+    assert find_target(minimal(), SIGNATURE) == Target("binary", ("on time", "late"))
+    assert find_target(minimal(), argmax) == Target("binary", ("no", "yes"))
+    assert find_target(minimal(), undecided) == Target("binary", ("0", "1"))
+    assert find_target(configured, SIGNATURE) == Target("binary", ("off", "on"))
+    three = minimal(labels={"topic": LABELS, "classes": ["a", "b", "c"]})
+    assert find_target(three, undecided) == Target("classes", ("a", "b", "c"))
+    assert find_target(minimal(labels={"topic": LABELS, "kind": "number"}), SIGNATURE) == Target("regression")
 
 
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        (["a", "b", "c"], "training requires two classes, but 3 are configured: a, b, c"),
+        (["a", "b", "c"], "labels.classes are ['a', 'b', 'c'], but the signature's are ['on time', 'late']"),
         (["late", "on time"], "labels.classes are ['late', 'on time'], but the signature's are ['on time', 'late']"),
     ],
 )
-def test_other_than_two_classes_or_turned_round_is_refused(classes: list[str], message: str) -> None:
+def test_other_classes_than_the_signature_has_are_refused(classes: list[str], message: str) -> None:
     with pytest.raises(Fatal) as raised:
-        find_classes(minimal(labels={"topic": LABELS, "classes": classes}), SIGNATURE)
+        find_target(minimal(labels={"topic": LABELS, "classes": classes}), SIGNATURE)
     assert (str(raised.value), raised.value.exit_code) == (message, USAGE)
+
+
+def test_names_of_classes_are_no_numbers() -> None:
+    argmax = Signature(SIGNATURE.inputs, (Output(None, "y"),), labels=("no", "yes", "maybe"), decision=Argmax())
+    with pytest.raises(Fatal, match=r"labels\.kind is number, but the signature decides among no, yes, maybe"):
+        find_target(minimal(labels={"topic": LABELS, "kind": "number"}), argmax)
+    assert find_target(minimal(), argmax) == Target("classes", ("no", "yes", "maybe"))
+    turned = minimal(labels={"topic": LABELS, "classes": ["maybe", "yes", "no"]})
+    with pytest.raises(Fatal, match="but the signature's are") as raised:
+        find_target(turned, argmax)
+    assert "the columns of the score have the order" in raised.value.hint
+
+
+def test_labels_of_several_classes_are_indices_of_their_names(tmp_path: Path) -> None:
+    labels = [[label(0, "b"), label(1, "c"), label(2, 0), label(3, "d"), label(2, "c")]]
+    events = [[*FIRST, event(2, 50), event(3, 40)]]
+    signature = Signature(SIGNATURE.inputs, SIGNATURE.outputs)
+    joined = Bench(tmp_path, events, labels).joined(signature=signature, labels={"topic": LABELS, "classes": ["b", "c"]})
+    assert joined.target.kind == "binary"
+    classes = {"topic": LABELS, "classes": ["a", "b", "c"]}
+    with pytest.raises(Fatal, match="the snapshot has no event of class 'a' among 3 labelled events"):
+        Bench(tmp_path / "without", events, labels).joined(signature=signature, labels=classes)
+    every = [[*labels[0], label(3, "a")]]
+    joined = Bench(tmp_path / "every", events, every).joined(signature=signature, labels=classes)
+    assert (joined.rows.outcomes.dtype, joined.rows.outcomes.tolist()) == (np.int16, [1, 2, 2, 0])
+    assert class_counts(joined.rows) == {"a": 1, "b": 1, "c": 2}
+    assert (joined.labels.counts["conflicting"], joined.labels.counts["unknown-class"]) == (1, 1)
+
+
+def test_labels_of_a_regression_are_numbers(tmp_path: Path) -> None:
+    labels = [[label(0, 1.5), label(1, -3), label(2, "late"), label(3, True), label(3, None)]]
+    events = [[*FIRST, event(2, 50), event(3, 40)]]
+    joined = Bench(tmp_path, events, labels).joined(labels={"topic": LABELS, "kind": "number"})
+    assert (joined.rows.outcomes.dtype, joined.rows.outcomes.tolist()) == (np.float64, [1.5, -3.0])
+    assert outcome_range(joined.rows) == {"mean": -0.75, "deviation": 2.25, "minimum": -3.0, "maximum": 1.5}
+    assert (joined.labels.counts["no-number"], joined.labels.counts["withdrawn"]) == (1, 1)
+    assert joined.rows.digest() != replace(joined.rows, outcomes=joined.rows.outcomes + 1e-9).digest()
+
+
+def test_numbers_that_are_all_equal_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="the snapshot has fewer than two different labels among 2 labelled events: 4"):
+        Bench(tmp_path, [FIRST], [[label(0, 4), label(1, 4)]]).joined(labels={"topic": LABELS, "kind": "number"})
 
 
 def spread(days: Iterable[float]) -> tuple[list[Record], list[Record]]:

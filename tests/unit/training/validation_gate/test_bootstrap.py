@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from sklearn import metrics as reference
 from sklearn.metrics import roc_auc_score
 
 from training.validation_gate.bootstrap import Blocks, Figure
@@ -86,3 +87,24 @@ def test_differences_are_paired() -> None:
     column = np.random.default_rng(1).random(20)
     figure = blocks.interval(blocks.ratio(column + 0.25).minus(blocks.ratio(column)), 0.95)
     assert figure == pytest.approx((0.25, 0.25, 0.25))
+
+
+def test_average_precision_and_macro_f1_of_resamples_are_those_of_repeated_rows() -> None:
+    drawn = np.random.default_rng(4)
+    count = 600
+    times = drawn.integers(0, 12, count)
+    scores = drawn.integers(0, 30, count) / 30
+    positive = drawn.random(count) < 0.2 + 0.6 * scores
+    labels = drawn.integers(0, 3, count)
+    decisions = np.where(drawn.random(count) < 0.7, labels, drawn.integers(0, 4, count))
+    blocks = Blocks.drawn(times, 1, 20, 5)
+    precision = blocks.average_precision(scores, positive)
+    f1 = blocks.macro_f1(labels, decisions, 3)
+    assert precision.value == pytest.approx(reference.average_precision_score(positive, scores))
+    assert f1.value == pytest.approx(reference.f1_score(labels, decisions, labels=[0, 1, 2], average="macro"))
+    for row, draw in enumerate(blocks.draws):
+        repeated = np.repeat(np.arange(count), draw[blocks.of].astype(int))
+        expected = reference.average_precision_score(positive[repeated], scores[repeated])
+        assert precision.resampled[row] == pytest.approx(expected)
+        expected = reference.f1_score(labels[repeated], decisions[repeated], labels=[0, 1, 2], average="macro")
+        assert f1.resampled[row] == pytest.approx(expected)

@@ -12,13 +12,16 @@ import pytest
 from model_registry import package
 from model_registry.package import Package
 from publisher.errors import REFUSED, Fatal
-from tests.support.models import LINEAR, classifier, linear, linear_package
+from tests.support.models import LINEAR, classifier, linear, linear_package, three_scores
 from tests.support.models import package as made
 from tests.unit.scorer.minimal import minimal
 from tests.unit.training.hold_out import feature_record, rows
 from training.snapshot.rows import Beside, LabelledRows
+from training.snapshot.target import Target
 from training.validation_gate.score_holdout import AT_A_TIME, scored
 
+THREE = Target("classes", ("a", "b", "c"))
+ARGMAX = {**LINEAR, "output": {"tensor": "p"}, "labels": ["c", "a", "b"], "decision": {"argmax": True}}
 PROBABILITIES = {**LINEAR, "output": {"tensor": "probabilities", "index": 1}}
 
 
@@ -36,7 +39,7 @@ def test_scores_and_decisions_are_those_of_the_model(tmp_path: Path) -> None:
         package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out({"a": 1, "b": 2}, {"a": 3, "b": 2})
     )
     assert evaluated.scores == pytest.approx([0.3, 0.5])
-    assert (evaluated.positive.tolist(), rejected.counts) == ([False, True], {})
+    assert (evaluated.decisions.tolist(), rejected.counts) == ([0, 1], {})
 
 
 def test_each_version_reads_the_fields_that_its_own_signature_names(tmp_path: Path) -> None:
@@ -49,7 +52,7 @@ def test_rows_that_a_version_cannot_score_are_told_with_where_they_stand(tmp_pat
     events: list[dict[str, Any] | bytes] = [{"a": 1, "b": 2}, {"a": 1}, b"{", {"a": 9, "b": 2}, {"a": 1}]
     evaluated, rejected = scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out(*events))
     assert np.isnan(evaluated.scores).tolist() == [False, True, True, False, True]
-    assert evaluated.positive.tolist() == [False, False, False, True, False]
+    assert evaluated.decisions[evaluated.scored].tolist() == [0, 1]
     assert rejected.counts == {"missing-field": 2, "malformed": 1}
     assert rejected.first["missing-field"].startswith("in[0]@1: ")
 
@@ -70,10 +73,8 @@ def test_rows_are_scored_in_batches_in_their_order(tmp_path: Path) -> None:
 
 def test_without_a_decision_half_is_the_threshold(tmp_path: Path) -> None:
     without_decision = version(tmp_path / "m", {**LINEAR, "decision": None})
-    assert scored(without_decision, minimal(), held_out({"a": 4.9, "b": 0}, {"a": 5.1, "b": 0}))[0].positive.tolist() == [
-        False,
-        True,
-    ]
+    evaluated, _ = scored(without_decision, minimal(), held_out({"a": 4.9, "b": 0}, {"a": 5.1, "b": 0}))
+    assert evaluated.decisions.tolist() == [0, 1]
 
 
 def test_the_probability_of_the_second_class_is_the_score(tmp_path: Path) -> None:
@@ -117,3 +118,48 @@ def test_a_version_that_scores_nothing_and_one_that_cannot_be_loaded_are_refused
     unloadable = package.read(made(tmp_path / "n", lambda path: linear(path, 0.1), LINEAR, golden))
     with pytest.raises(Fatal, match="version n is rejected: golden example 1 must score 9"):
         scored(unloadable, minimal(), held_out({"a": 0, "b": 0}))
+
+
+def with_target(target: Target, *events: dict[str, Any]) -> LabelledRows:
+    labelled = held_out(*events)
+    return replace(labelled, outcomes=labelled.outcomes.astype(target.dtype), target=target)
+
+
+def test_the_scores_of_classes_are_in_the_order_of_the_labels_classes(tmp_path: Path) -> None:
+    events = with_target(THREE, {"a": 3, "b": 1}, {"a": 0, "b": 5})
+    evaluated, rejected = scored(version(tmp_path / "m", ARGMAX, three_scores), minimal(), events)
+    assert evaluated.scores.tolist() == [[1.0, 4.0, 3.0], [5.0, 5.0, 0.0]]
+    assert (evaluated.decisions.tolist(), rejected.counts) == ([1, 0], {})
+
+
+def test_a_decision_below_the_threshold_is_no_class(tmp_path: Path) -> None:
+    unsure = {**ARGMAX, "decision": {"argmax": True, "threshold": 5.0, "below": "unsure"}}
+    events = with_target(THREE, {"a": 3, "b": 1}, {"a": 0, "b": 5})
+    evaluated, _ = scored(version(tmp_path / "m", unsure, three_scores), minimal(), events)
+    assert evaluated.decisions.tolist() == [3, 0]
+
+
+def test_of_several_outputs_the_one_that_the_decision_names_is_judged(tmp_path: Path) -> None:
+    outputs = [{"name": "sum", "tensor": "sum", "index": 0}, {"name": "kind", "tensor": "p"}]
+    named = {**ARGMAX, "output": outputs, "decision": {"argmax": True, "output": "kind"}}
+    package_ = version(tmp_path / "m", named, three_scores)
+    evaluated, _ = scored(package_, minimal(), with_target(THREE, {"a": 3, "b": 1}))
+    assert evaluated.scores.tolist() == [[1.0, 4.0, 3.0]]
+    number = {**named, "labels": None, "decision": {"threshold": 1, "at_or_above": "x", "below": "y", "output": "sum"}}
+    judged = scored(
+        version(tmp_path / "n", number, three_scores), minimal(), with_target(Target("regression"), {"a": 3, "b": 1})
+    )
+    assert judged[0].scores.tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (Target("classes", ("a", "b", "d")), "decides among 'c', 'a', 'b', but the labels' classes are 'a', 'b', 'd'"),
+        (Target("regression"), "decides among 'c', 'a', 'b', but the labels are numbers"),
+    ],
+)
+def test_a_version_for_other_labels_is_refused_with_both(target: Target, message: str, tmp_path: Path) -> None:
+    with pytest.raises(Fatal) as raised:
+        scored(version(tmp_path / "m", ARGMAX, three_scores), minimal(), with_target(target, {"a": 0, "b": 0}))
+    assert (message in str(raised.value), "publish.channel" in raised.value.hint) == (True, True)

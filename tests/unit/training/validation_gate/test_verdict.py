@@ -209,6 +209,7 @@ def test_the_document_is_json_with_every_part_and_the_same_for_the_same_evidence
     assert list(reason) == [
         "run",
         "rows",
+        "target",
         "metric",
         "champion",
         "challenger",

@@ -1,0 +1,163 @@
+"""A recipe of one's own: a command that trains under the file contract of `contract.py`, with the code that it names.
+
+The module prepares the command; `training.search` starts it.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, USAGE, Fatal
+from training.recipes import Params, check_signature
+from training.settings import RecipeSection
+from training.snapshot.target import Target
+
+DEPLOY = Path(__file__).resolve().parents[2]
+PYTHONS = ("python", "python3")
+SECRETS = ("MODEL_REGISTRY_", "SCORER_", "TRAINING_", "PUBLISHER_")
+"""Prefixes of environment variables that a command does not get: settings of the product, some of them passwords."""
+OMITTED = ("__pycache__", ".git")
+MOST_BYTES = 100_000_000
+"""The limit of the size of a recipe's code, which each run copies."""
+
+
+class Own:
+    """A recipe that is a command (implements `training.recipes.Recipe`)."""
+
+    name = "own"
+
+    def check(self, signature: Signature, target: Target) -> None:
+        del target  # the recipe itself must support it
+        check_signature.check_inputs(signature, self.name)
+
+    def parameters(self, stated: Params) -> Params:
+        return dict(stated)
+
+    def suggest(self, trial: Any) -> Params:
+        del trial  # only `search.space` declares parameters
+        return {}
+
+
+def code(recipe: RecipeSection) -> dict[str, str]:
+    """Return the SHA-256 of each file of the recipe's code by its path relative to `recipe.folder`.
+
+    The code consists of the files and folders below `recipe.folder` that arguments of the command name.
+
+    Raises:
+        Fatal: Exit code 2 if an argument names a file outside of `recipe.folder`, if the code is too large, or if no file of a
+            command `python FILE` exists.
+    """
+    digests = {}
+    total = 0
+    folder = _folder(recipe)
+    for path in _code_paths(recipe):
+        files = sorted(_files(path)) if path.is_dir() else [path]
+        for file in files:
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                raise Fatal(f"recipe.command: {file} cannot be read: {error.strerror}", "check the file", USAGE) from None
+            total += len(content)
+            if total > MOST_BYTES:
+                hint = "name single files, or install the code as a package of the environment"
+                raise Fatal(f"recipe.command: its files have more than {MOST_BYTES:,} bytes", hint, USAGE)
+            digests[file.relative_to(folder).as_posix()] = hashlib.sha256(content).hexdigest()
+    return digests
+
+
+def copy_code(recipe: RecipeSection, expected: Mapping[str, str], target: Path) -> None:
+    """Copy the code to a folder, unless the folder has it. `expected` is the result of `code` when the run began.
+
+    Raises:
+        Fatal: Exit code 3 if the code has changed since the run began, or if the folder cannot be written.
+    """
+    if target.is_dir():
+        return
+    if code(recipe) != expected:
+        raise Fatal("the recipe's files have changed since the run began", "start a new run: run --new", REFUSED)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        for name in expected:
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(_folder(recipe) / name, part / name)
+        part.rename(target)
+    except OSError as error:
+        raise Fatal(
+            f"{error.filename or target} cannot be written: {error.strerror}",
+            "check the disk space and the permissions, and run again",
+            REFUSED,
+        ) from None
+
+
+def command(recipe: RecipeSection, copy: Path, processes: int = 0) -> list[str]:
+    """Return the command to start: with the code in the folder `copy`, and with this interpreter for `python`.
+
+    With `processes`, the command is started by `recipe.launcher` with this number of processes.
+    """
+    folder = _folder(recipe)
+    paths = {path.relative_to(folder).as_posix() for path in _code_paths(recipe)}
+    words = [str(copy / word) if os.path.normpath(word) in paths else word for word in recipe.command]
+    python = words[0] in PYTHONS
+    if python:
+        words[0] = sys.executable
+    if not processes or recipe.launcher is None:
+        return words
+    if recipe.launcher != "torchrun":
+        return [word.replace("{workers}", str(processes)) for word in recipe.launcher] + words
+    agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+    agent += [f"--nproc-per-node={processes}", "--max-restarts=0"]
+    return [*agent, *words[1:]] if python else [*agent, "--no-python", *words]
+
+
+def environment(recipe: RecipeSection, environ: Mapping[str, str], gpus: range | None) -> dict[str, str]:
+    """Return the environment variables of the command.
+
+    These are the variables of this process without settings of the product, then `recipe.env`.
+
+    Args:
+        recipe: The recipe.
+        environ: The variables of this process.
+        gpus: The numbers of the GPUs that the command may use; None for all.
+    """
+    variables = {name: value for name, value in environ.items() if not name.startswith(SECRETS)}
+    paths = [str(DEPLOY), str(DEPLOY.parent)]
+    if inherited := variables.get("PYTHONPATH"):
+        paths.insert(0, inherited)
+    variables["PYTHONPATH"] = os.pathsep.join(paths)
+    variables["PYTHONUNBUFFERED"] = "1"
+    variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without this value cuBLAS results differ between runs
+    if gpus is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+    return variables | dict(recipe.env)
+
+
+def _folder(recipe: RecipeSection) -> Path:
+    return (recipe.folder or Path.cwd()).resolve()
+
+
+def _code_paths(recipe: RecipeSection) -> Iterator[Path]:
+    """Yield the files and folders that arguments of the command name, relative to `recipe.folder`."""
+    folder = _folder(recipe)
+    for at, word in enumerate(recipe.command):
+        if Path(word).is_absolute() or not (folder / word).exists() or word in (".", ""):
+            if at == 1 and recipe.command[0] in PYTHONS and word.endswith(".py") and not Path(word).is_file():
+                raise Fatal(f"recipe.command: there is no file {word} in {folder}", "check the name of the script", USAGE)
+            continue
+        path = (folder / word).resolve()
+        if not path.is_relative_to(folder):
+            hint = "move it below this folder, or set recipe.folder to a folder that contains it"
+            raise Fatal(f"recipe.command: {word} is outside of {folder}", hint, USAGE)
+        yield path
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for directory, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in OMITTED)
+        yield from (Path(directory, name) for name in names if not name.endswith(".pyc"))

@@ -1,0 +1,44 @@
+"""The figures of one version as documents show them: metrics, confusion matrix, and a histogram of residuals. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.snapshot.target import Target
+from training.validation_gate import metrics
+from training.validation_gate.comparison import ConfusionMatrix, Residuals
+from training.validation_gate.metrics import LISTED, ModelAnswers
+
+MOST_CLASSES = 100  # the number of classes up to which documents have the confusion matrix
+NO_CLASS = "(no class)"
+BINS = 40
+OUTER = (0.005, 0.995)  # the quantiles of the residuals at the outer edges of the histogram
+
+
+def listed_metrics(target: Target, answers: ModelAnswers, outcomes: NDArray[Any]) -> dict[str, float]:
+    """Return the metrics of a version, without those of single classes if there are more than `LISTED` classes."""
+    figures = metrics.evaluate(target, answers.scores, outcomes, answers.decisions)
+    return {name: value for name, value in figures.items() if len(target.classes) <= LISTED or "." not in name}
+
+
+def confusion_matrix(target: Target, answers: ModelAnswers, outcomes: NDArray[Any]) -> ConfusionMatrix | None:
+    """Return the confusion matrix; None for a regression, or for more than `MOST_CLASSES` classes."""
+    if not 0 < len(target.classes) <= MOST_CLASSES:
+        return None
+    counts = metrics.matrix(target, answers.decisions, outcomes).tolist()
+    labels = target.classes if len(counts) == len(target.classes) else (*target.classes, NO_CLASS)
+    return ConfusionMatrix(labels, tuple(map(tuple, counts)))
+
+
+def residual_edges(residuals_: Sequence[NDArray[np.float64]]) -> tuple[float, ...]:
+    """Return the edges of a histogram for the residuals of several versions."""
+    low, high = np.quantile(np.concatenate(residuals_), OUTER)
+    return tuple(np.histogram_bin_edges(np.array([low, high]), BINS).tolist())
+
+
+def residuals(values: NDArray[np.float64], edges: tuple[float, ...]) -> Residuals:
+    """Return the histogram of residuals (B,) with these edges. Residuals beyond an outer edge count in the outer bin."""
+    counts, _ = np.histogram(values.clip(edges[0], edges[-1]), np.array(edges))
+    return Residuals(edges, tuple(counts.tolist()))
