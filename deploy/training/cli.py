@@ -11,6 +11,7 @@ VERBS = {
     "list": "training.commands.runs:list_",
     "show": "training.commands.runs:show",
     "compare": "training.commands.compare:compare",
+    "export": "training.commands.export:export",
     "reproduce": "training.commands.reproduce:reproduce",
     "demo": "training.commands.demo:demo",
 }

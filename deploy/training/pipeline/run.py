@@ -33,6 +33,7 @@ from training.pipeline.journal import Journal, written
 from training.pipeline.step_results import Counted, JoinResult, Pushed, RunPlan
 from training.publish.promote import standing
 from training.recipes import Recipe, named
+from training.runs_topic.run_events import NoEvents, RunEvents
 from training.settings import TrainingSettings
 from training.snapshot import join_labels
 from training.snapshot.files import Frozen
@@ -60,12 +61,20 @@ class Run:
     """
 
     def __init__(
-        self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, force_new: bool = False
+        self,
+        training: TrainingSettings,
+        settings: Settings,
+        folder: Path,
+        progress: Progress,
+        events: RunEvents | None = None,
+        *,
+        force_new: bool = False,
     ) -> None:
-        """Open the run in a folder.
+        """Open the run in a folder. Its steps and trials are reported to `events`.
 
         With `force_new`, the run trains even if no new label has arrived since the last run.
         """
+        self.events: RunEvents = events or NoEvents()
         self.force_new = force_new
         self.training = training
         self.settings = settings

@@ -1,5 +1,6 @@
 """The steps that train: search parameters, fit the best model, and export it as a package."""
 
+import time
 from functools import partial
 
 from model_registry.oci import digests
@@ -23,7 +24,9 @@ def search(run: Run) -> Searched:
     parts = run.split
     shown = partial(run.progress, "trained")
     folder = run.folder / "search"
-    results = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
+    results = searched(
+        parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown, events=run.events
+    )
     document = documents.read(as_json(results), documents.SearchDocument)
     unit = UNITS[run.training.recipe]
     run.draw("rungs", plots.rungs(document, unit))
@@ -33,9 +36,12 @@ def search(run: Run) -> Searched:
 
 def train(run: Run) -> Trained:
     """Train the final model with the best parameters; checkpoints stay in the folder of the run. Raises Fatal."""
-    fitted(run)
-    parts = run.split
     best = run.result("search", Searched).best
+    run.events.trial_started(best.trial, best.budget, best.parameters, final=True)
+    begin = time.monotonic()
+    fitted(run)
+    run.events.trial_ended(best.trial, best.budget, time.monotonic() - begin, "", "", final=True)
+    parts = run.split
     return Trained(len(parts.training) + len(parts.validation), best.budget, dict(best.parameters))
 
 

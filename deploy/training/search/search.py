@@ -1,6 +1,7 @@
 """Search for parameters: draw trials and train them rung by rung. An interrupted search continues from its stored scores."""
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from model_registry import atomic_files
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
 from training.recipes import Params, Recipe
+from training.runs_topic.run_events import NoEvents, RunEvents
 from training.search import halving, shared_rows
 from training.search.halving import Best, Rung, Searched, Tried
 from training.search.workers import Bench, Task, Workers
@@ -36,6 +38,7 @@ def search(
     recipe: Recipe,
     folder: Path,
     progress: Progress = lambda _done, _of: None,
+    events: RunEvents | None = None,
 ) -> Searched:
     """Find the best parameters and budget by the AUC on the validation part.
 
@@ -52,7 +55,7 @@ def search(
         bench = Bench(folder / "training", folder / "validation", signature, recipe, settings.seed)
         key = hashlib.sha256(msgspec.json.encode([digests, signature.to_json(), recipe.name, settings.seed])).hexdigest()
         with Workers(bench, settings.workers) as workers:
-            rungs = _Search(folder, key, workers, trials, progress).rungs(settings)
+            rungs = _Search(folder, key, workers, trials, progress, events or NoEvents()).rungs(settings)
     except OSError as error:
         raise Fatal(
             f"{error.filename or folder} cannot be written: {error.strerror}",
@@ -90,7 +93,17 @@ def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
 class _Search:
     """Trains and scores trials, except those with a stored score in the folder."""
 
-    def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key: str,
+        workers: Workers,
+        trials: Mapping[int, Params],
+        progress: Progress,
+        events: RunEvents,
+    ) -> None:
+        self._events = events
+        self._started: dict[int, float] = {}
         self._folder = folder
         self._key = key
         self._workers = workers
@@ -109,6 +122,7 @@ class _Search:
             scores: dict[int, float] = {}
             for trial, score in self._scores(going, budget):
                 scores[trial] = score
+                self._events.metrics(trial, budget, {METRIC: score})
                 done += budget - reached
                 self._progress(done, total)
             completed.append(halving.rung(budget, scores, keep))
@@ -130,11 +144,16 @@ class _Search:
             for trial in sorted(trials)
             if stored_scores[trial] is None
         ]
-        for task, score in self._workers.scores(tasks):
+        for task, score in self._workers.scores(tasks, self._start):
             path = self._path(task.trial, budget)
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic_files.replace(path, [msgspec.json.encode(Kept(self._key_of(task.trial), score))])
             yield task.trial, score
+            self._events.trial_ended(task.trial, budget, time.monotonic() - self._started[task.trial], "", "")
+
+    def _start(self, task: Task) -> None:
+        self._started[task.trial] = time.monotonic()
+        self._events.trial_started(task.trial, task.budget, task.parameters)
 
     def _stored_score(self, trial: int, budget: int) -> float | None:
         try:

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -65,8 +65,10 @@ class Workers:
         for worker in self._idle:
             worker.stop()
 
-    def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
+    def scores(self, tasks: Sequence[Task], started: Callable[[Task], None] = lambda _: None) -> Iterator[tuple[Task, float]]:
         """Train and score the tasks; yield each task with its score as soon as the task is complete.
+
+        `started` is called with a task when a process begins or repeats it.
 
         Raises:
             Fatal: The recipe failed; exit code 3 if `ATTEMPTS` processes died with the same task.
@@ -80,6 +82,7 @@ class Workers:
                     worker = self._idle.pop() if self._idle else _TrialProcess(self._bench)
                     task = waiting.pop()
                     busy[worker.connection] = worker, task
+                    started(task)
                     worker.give(task)
                 for ready in wait(list(busy)):
                     worker, task = busy.pop(ready)
