@@ -34,7 +34,7 @@ class CommandLines:
 
     def show(self, run: str) -> str:
         """Return the command `python deploy/training show` for the id of a training run."""
-        return shlex.join(["python", "deploy/training", "show", run])
+        return shlex.join(["python", "deploy/training", "show", "training.yaml", run])
 
     def inspect(self, version: str) -> str:
         """Return the command `model-registry inspect`, which prints all attestations of a version and their signers."""

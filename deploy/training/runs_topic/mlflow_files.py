@@ -1,10 +1,10 @@
 """The runs in the layout of MLflow's file store: an experiment, one run per training run, and one child run per trial.
 
-Values of trials become metrics with the budget as the step; parameters, tags and the metrics of the evaluation keep their names.
+Values of trials become metrics with the budget as the step. Parameters and the metrics of the evaluation keep their names.
 """
 
-# The layout is that of mlflow.store.tracking.file_store: FOLDER/EXPERIMENT/RUN/{meta.yaml,metrics,params,tags,artifacts}. A file
-# in `metrics` has one line `TIMESTAMP VALUE STEP` per value, a file in `params` or `tags` has the value as text.
+# The layout is that of mlflow.store.tracking.file_store: FOLDER/EXPERIMENT/RUN/ with meta.yaml, metrics, params, tags and
+# artifacts. A file in `metrics` has one line `TIMESTAMP VALUE STEP` per value, a file in `params` or `tags` has a text.
 
 import hashlib
 import re

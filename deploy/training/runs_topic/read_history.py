@@ -49,7 +49,7 @@ def find_run(history: RunHistory, name: str | None, topic: str, step: str = "") 
 
     `name` is the run's key, id or version; None for any run.
     """
-    matching = [run for run in history.find(name) if not step or (done := run.steps.get(step)) and done.seconds is not None]
+    matching = [run for run in history.find(name) if not step or ((done := run.steps.get(step)) and done.seconds is not None)]
     if matching:
         return matching[0]
     names = ", ".join(run.version or run.key for run in history.newest_first()[:SUGGESTED]) or "none"

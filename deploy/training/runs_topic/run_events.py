@@ -30,7 +30,7 @@ class RunEvents(Protocol):
         """Report that a process begins or continues the run. This is the first event of the process."""
 
     def run_ended(self, outcome: str, because: str, exit_code: int, log_tail: str) -> None:
-        """Report the outcome of the run, `failed`, or `stopped` after a requested step. This is the last event of the process."""
+        """Report the outcome of the run, `failed`, or `stopped` after a requested step. It is the last event of the process."""
 
     def step_started(self, step: str) -> None:
         """Report the start of a step."""

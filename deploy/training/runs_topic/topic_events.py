@@ -1,7 +1,7 @@
 """The writer of the topic `<name>.runs`: it publishes the events of one run in the background while they happen.
 
-An unavailable broker neither stops nor slows a run. Events wait in a bounded queue; an event that does not fit, or that the broker
-rejects, is counted as dropped.
+An unavailable broker neither stops nor slows a run. Events wait in a bounded queue. An event that does not fit, or that the
+broker rejects, is counted as dropped.
 """
 
 import logging
@@ -21,7 +21,6 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from model_registry import atomic_files
-from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from scorer.console.training.documents import LARGEST
 from scorer.console.training.run_history import HEARTBEAT_SECONDS
@@ -261,7 +260,10 @@ class TopicEvents:
 
 
 def topic_events(settings: Settings, run: str) -> TopicEvents:
-    """Create the writer for the events of a run. It connects in the background. Raises Fatal (exit code 2) for wrong settings."""
+    """Create the writer for the events of a run, which connects in the background.
+
+    Raises Fatal (exit code 2) if the client rejects the settings.
+    """
     properties = {
         "allow.auto.create.topics": False,  # a created topic would not be compacted: `scorer check --create` creates it
         "linger.ms": 50,

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import msgspec
-
 from model_registry.untrusted_input.json_documents import UnreadableDocument, decode
 from scorer.console.training.documents import (
     ComparisonDocument,
@@ -249,17 +247,15 @@ class RecordedRun:
         recorded = self.steps.get(step)
         if recorded is None or recorded.result == b"null":
             return None
-        cached = self._documents.get((step, type_))
-        if cached is None:
+        if (step, type_) not in self._documents:
             try:
-                cached = decode(recorded.result, type_, max_bytes=MAX_RESULT)
+                self._documents[step, type_] = decode(recorded.result, type_, max_bytes=MAX_RESULT)
             except UnreadableDocument:
-                return None
-            self._documents[step, type_] = cached
-        assert isinstance(cached, type_)
-        return cached
+                self._documents[step, type_] = None
+        document = self._documents[step, type_]
+        return document if isinstance(document, type_) else None
 
-    def add(self, record: AnyRecord, size: int) -> None:
+    def add(self, record: AnyRecord, size: int, max_bytes: int = MAX_RUN_BYTES) -> None:
         """Add a record of this run. Beyond a limit the record is counted in `left_out` and otherwise ignored."""
         attempt = self.attempts.setdefault(record.attempt, RunAttempt(record.attempt, record.at_ms, record.at_ms))
         attempt.last_ms = max(attempt.last_ms, record.at_ms)
@@ -277,7 +273,7 @@ class RecordedRun:
                 attempt.ended = record
                 attempt.dropped = max(attempt.dropped, record.dropped)
                 self._note(record.at_ms, f"run ended: {record.outcome}{': ' if record.because else ''}{record.because}")
-            case _ if self.weight + size > MAX_RUN_BYTES:
+            case _ if self.weight + size > max_bytes:
                 self.left_out += 1
                 return
             case StepRecord():
@@ -339,8 +335,12 @@ class RunHistory:
 
     Attributes:
         forgotten: The number of older runs that were removed to limit the memory.
+        max_bytes: The most bytes of all records.
+        max_run_bytes: The most bytes of the records of one run.
     """
 
+    max_bytes: int = MAX_BYTES
+    max_run_bytes: int = MAX_RUN_BYTES
     runs: dict[str, RecordedRun] = field(default_factory=dict)
     forgotten: int = 0
     _weight: int = 0
@@ -357,13 +357,17 @@ class RunHistory:
         run = self.runs.setdefault(record.run, RecordedRun(record.run))
         before = run.weight
         run.last_seen = max(run.last_seen, min(stored, now))
-        run.add(record, size)
+        run.add(record, size, self.max_run_bytes)
         self._weight += run.weight - before
-        while len(self.runs) > MAX_RUNS or self._weight > MAX_BYTES:
+        while len(self.runs) > MAX_RUNS or self._weight > self.max_bytes and len(self.runs) > 1:
             oldest = min((each for each in self.runs.values() if each is not run), key=lambda each: each.last_seen)
             self._weight -= oldest.weight
             del self.runs[oldest.key]
             self.forgotten += 1
+
+    def running(self, now: float) -> frozenset[str]:
+        """Return the keys of the runs that are running at `now` (Unix seconds)."""
+        return frozenset(run.key for run in self.runs.values() if run.state(now) == RUNNING)
 
     def newest_first(self) -> list[RecordedRun]:
         """Return the runs, the one that began last first."""

@@ -80,7 +80,7 @@ class JoinDocument(msgspec.Struct, frozen=True):
 
 
 class EvaluatedDocument(msgspec.Struct, frozen=True):
-    """The result of the step `evaluate`, which becomes the evaluation of the version. `counts` is a matrix as `labels` names it."""
+    """The result of the step `evaluate`, of which the evaluation is made. `counts` is the confusion matrix of `labels`."""
 
     metrics: Figures = {}
     labels: Annotated[list[Text], Meta(max_length=100)] = []
