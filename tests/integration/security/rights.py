@@ -110,7 +110,7 @@ def mover(name: str) -> dict[str, Right]:
 
 
 def training(name: str) -> dict[str, Right]:
-    """`python deploy/training run`; the verb `snapshot` needs no group."""
+    """`python deploy/training run`; without the right on the topic of runs, the run works and its events are dropped."""
     return {
         "events": (TOPIC, f"{name}.events", READ),
         "labels": (TOPIC, f"{name}.outcomes", READ),
