@@ -359,7 +359,7 @@ class RunHistory:
         run.last_seen = max(run.last_seen, min(stored, now))
         run.add(record, size, self.max_run_bytes)
         self._weight += run.weight - before
-        while len(self.runs) > MAX_RUNS or self._weight > self.max_bytes and len(self.runs) > 1:
+        while len(self.runs) > MAX_RUNS or (self._weight > self.max_bytes and len(self.runs) > 1):
             oldest = min((each for each in self.runs.values() if each is not run), key=lambda each: each.last_seen)
             self._weight -= oldest.weight
             del self.runs[oldest.key]

@@ -110,12 +110,17 @@ def mover(name: str) -> dict[str, Right]:
 
 
 def training(name: str) -> dict[str, Right]:
-    """`python deploy/training run`; without the right on the topic of runs, the run works and its events are dropped."""
+    """`python deploy/training run`; the verb `snapshot` needs no group."""
     return {
         "events": (TOPIC, f"{name}.events", READ),
         "labels": (TOPIC, f"{name}.outcomes", READ),
         "trigger": (GROUP, f"{name}.training", READ),
     }
+
+
+def recorder(name: str) -> dict[str, Right]:
+    """What makes the runs of `training` visible while they happen; without it a run works, and its events are dropped."""
+    return {"runs": (TOPIC, f"{name}.runs", WRITE)}
 
 
 def trigger(name: str) -> dict[str, Right]:
