@@ -52,6 +52,7 @@ RUNS = {
     "judge": ("tests.benchmarks.judge", "error rates of the rollout analysis on simulated candidates"),
     "labels": ("tests.benchmarks.labels", "a million labels joined with scores, compared with scikit-learn"),
     "learning": ("tests.benchmarks.training.learning", "successive halving, reproducibility and ONNX parity"),
+    "mlflow": ("tests.integration.training.mlflow_export", "exported training runs, read by MLflow"),
     "models": ("tests.benchmarks.models", "exported models, compared with ONNX Runtime called directly"),
     "snapshot": ("tests.benchmarks.training.snapshot", "a million labelled events, frozen and copied from a broker"),
     "brokers": ("tests.benchmarks.brokers", "the demo on other versions of Apache Kafka"),
