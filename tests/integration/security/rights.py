@@ -123,6 +123,11 @@ def recorder(name: str) -> dict[str, Right]:
     return {"runs": (TOPIC, f"{name}.runs", WRITE)}
 
 
+def run_reader(name: str) -> dict[str, Right]:
+    """`python deploy/training list`, `show`, `compare` and `export`."""
+    return {"history": (TOPIC, f"{name}.runs", READ)}
+
+
 def trigger(name: str) -> dict[str, Right]:
     """What begins runs by the lag of their group: KEDA."""
     return {"labels": (TOPIC, f"{name}.outcomes", DESCRIBE), "trigger": (GROUP, f"{name}.training", DESCRIBE)}

@@ -33,7 +33,7 @@ CASES = [(component, right) for component, needed in WORK.items() for right in n
 def ground(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Ground:
     """Events and labels, written by the administrator, and a user of each component, also without each of its rights."""
     users = {component: list(needed.values()) for component, needed in WORK.items()}
-    users[RECORDING] = [*WORK["training"].values(), *rights.recorder(NAME).values()]
+    users[RECORDING] = [*WORK["training"].values(), *rights.recorder(NAME).values(), *rights.run_reader(NAME).values()]
     for component, right in CASES:
         users[without(component, right)] = [given for name, given in WORK[component].items() if name != right]
     users[DESCRIBES] = [*users[without("training", "trigger")], rights.trigger(NAME)["trigger"]]
@@ -96,6 +96,9 @@ def test_a_run_with_the_right_on_the_topic_of_runs_writes_its_events(secured: Se
     said = (ground.folder / "log").read_text()[written:]
     assert (run.returncode, json.loads(told)["outcome"]) == (0, "nothing-new"), said
     assert "was not written" not in said
+    listed = ground.training("list")
+    told, _ = listed.communicate(timeout=120)
+    assert [row["outcome"] for row in json.loads(told)] == ["nothing-new"]
 
 
 @pytest.mark.parametrize("right", ["events", "labels"])
