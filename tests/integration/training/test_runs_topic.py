@@ -39,14 +39,10 @@ def history(ground: Ground) -> RunHistory:
     return read_history(load(ground.folder / "training.yaml")[1])
 
 
-def scored_lines(ground: Ground) -> int:
-    return sum(len(trial.points) for run in history(ground).runs.values() for trial in run.trials.values())
-
-
 def test_a_killed_run_is_interrupted_then_resumed_and_the_topic_is_enough_to_read_it(ground: Ground) -> None:
     process = ground.training("run")
-    until(lambda: scored_lines(ground) > 0, "the line of a trial")
-    assert process.poll() is None, "the line was written while the run worked"
+    until(lambda: any("freeze" in run.steps for run in history(ground).runs.values()), "the event of a step")
+    assert process.poll() is None, "the event was written while the run worked"
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=SECONDS)
     (killed,) = history(ground).runs.values()
@@ -60,11 +56,16 @@ def test_a_killed_run_is_interrupted_then_resumed_and_the_topic_is_enough_to_rea
         name: ended[name] for name in ("digest", "search", "rows", "comparison", "promotion")
     }
     assert [step["step"] for step in shown["steps"]] == [step["step"] for step in ended["steps"]]
-    assert {trial["trial"] for trial in shown["trials"] if not trial["final"]} == {0, 1, 2, 3}
+    trials = {trial["trial"]: trial for trial in shown["trials"] if not trial["final"]}
+    assert set(trials) == {0, 1, 2, 3}
+    best = ended["search"]["best"]
+    assert {"budget": best["budget"], "auc": best["score"]} in trials[best["trial"]]["metrics"]
+    assert trials[best["trial"]]["parameters"] == best["parameters"]
     log = printed(ground, "show", ended["version"], "--log", *ELSEWHERE)
     texts = [event["event"] for event in log["events"]]
     assert sum(text.startswith("run resumed on") for text in texts) == 1
     assert sum(text.startswith("step join took") for text in texts) == 1
+    assert texts[-1].startswith("run ended: promoted")
     compared = printed(ground, "compare", ended["version"], "--against", "1.0.0", *ELSEWHERE)
     assert compared["challenger"]["metrics"] == ended["comparison"]["challenger"]["metrics"]
     exported = printed(ground, "export", "--mlflow", "mlflow", *ELSEWHERE)
