@@ -11,7 +11,7 @@ to the topic can write such records, so every text, list and number is bounded.
 #
 # There is one partition, so the order of the records is the order in which they happened.
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,7 @@ from msgspec import Meta
 from model_registry.untrusted_input.json_documents import DocumentDecoder
 from scorer.console.training.documents import Count, Number, Parameters, Sentence, Text, UnixMs
 
-SCHEMA = 1
+SCHEMA: Final = 1
 MAX_RESULT = (
     384 << 10
 )  # bytes of a step's result; a larger result is omitted, so that every record fits a topic's default limit
