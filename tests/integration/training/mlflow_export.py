@@ -93,7 +93,7 @@ def differences(history: RunHistory, runs: dict[str, Any]) -> list[str]:
             metrics = {name: [tuple(point) for point in points] for name, points in child["metrics"].items()}
             if sorted(map(str, curves.values())) != sorted(map(str, metrics.values())):
                 lines.append(f"{run.key} trial {trial.trial}: metrics {metrics} instead of {curves}")
-            if list(child["params"].values()) != [str(value) for _, value in sorted(trial.parameters.items())]:
+            if sorted(child["params"].values()) != sorted(map(str, trial.parameters.values())):
                 lines.append(f"{run.key} trial {trial.trial}: parameters {child['params']} instead of {trial.parameters}")
     return lines
 
