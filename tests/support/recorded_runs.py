@@ -43,7 +43,14 @@ class RecordedEvents:
         return {"run": self.run, "attempt": self.attempt, "at_ms": self.at_ms}
 
     def start(self) -> None:
-        facts = {"program": "0.1.0", "python": "3.11.9", "recipe": "trees", "metric": "auc", "seed": 2013, "workers": 2}
+        facts: dict[str, Any] = {
+            "program": "0.1.0",
+            "python": "3.11.9",
+            "recipe": "trees",
+            "metric": "auc",
+            "seed": 2013,
+            "workers": 2,
+        }
         self.records.append(RunStarted(**self.identity, host="trainer-1", pid=7, folder="/runs/1", **facts))
 
     def step(self, name: str, result: object, seconds: float = 1.5) -> None:

@@ -41,7 +41,7 @@ def test_resumed_run_shows_each_repeated_event_once_and_costs_the_time_of_both_p
     resumed = RecordedEvents(1, "second")
     resumed.at_ms = killed.at_ms + 3_600_000
     resumed.start()
-    resumed.records.append(StepEnded(**resumed.identity, step="join", seconds=1.5, result=killed.records[2].result))  # type: ignore[attr-defined,union-attr]
+    resumed.records.append(StepEnded(**resumed.identity, step="join", seconds=1.5, result=killed.records[2].result))  # type: ignore[union-attr]
     resumed.trials(3, 3)
     resumed.end("promoted", "revision 2")
     run = only(recorded_runs.history(killed, resumed))
