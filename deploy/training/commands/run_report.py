@@ -83,7 +83,7 @@ def recorded_document(run: RecordedRun, now: float) -> dict[str, Any]:
 
 def recorded_tables(run: RecordedRun, now: float) -> Group:
     """Render a recorded run as tables, like `shown`, with the trials."""
-    bounded = {step: document for step, type_ in STEP_DOCUMENTS.items() if (document := run.document(step, type_))}
+    bounded = {step: result for step, type_ in STEP_DOCUMENTS.items() if (result := run.document(step, type_))}
     document = _recorded(run, now, {step: msgspec.to_builtins(each) for step, each in bounded.items()})
     return Group(*_parts(document), *_trials(run))
 

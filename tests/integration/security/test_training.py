@@ -97,8 +97,8 @@ def test_a_run_with_the_right_on_the_topic_of_runs_writes_its_events(secured: Se
     assert (run.returncode, json.loads(told)["outcome"]) == (0, "nothing-new"), said
     assert "was not written" not in said
     listed = ground.training("list")
-    told, _ = listed.communicate(timeout=120)
-    assert [row["outcome"] for row in json.loads(told)] == ["nothing-new"]
+    rows, _ = listed.communicate(timeout=120)
+    assert [row["outcome"] for row in json.loads(rows)] == ["nothing-new"]
 
 
 @pytest.mark.parametrize("right", ["events", "labels"])
