@@ -246,7 +246,10 @@ def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *
 
 
 def with_records(attested: Sequence[TrainingRun], history: RunHistory, now: float) -> list[TrainingRun]:
-    """Return all runs, newest first: those with records, and the attested ones without records. `now` is in Unix seconds."""
+    """Return all runs, newest first: those with records, and the attested ones without records. `now` is in Unix seconds.
+
+    Attested runs of one day without records keep their order.
+    """
     without_records = {run.version: run for run in attested}
     rows = []
     for recorded in history.newest_first():
@@ -263,11 +266,9 @@ def with_records(attested: Sequence[TrainingRun], history: RunHistory, now: floa
 
 
 def _began_ms(run: TrainingRun) -> float:
-    """Return when the run began in Unix ms; for a run without records, the best available time."""
+    """Return when the run began in Unix ms; without records the date of its version, or 0 for a version without a date."""
     if run.recorded:
         return run.recorded.began_ms
-    if run.attestations.attested:
-        return 1_000 * run.attestations.attested.timestamp()
     return 1_000 * datetime.fromisoformat(run.date).replace(tzinfo=UTC).timestamp() if run.date else 0.0
 
 

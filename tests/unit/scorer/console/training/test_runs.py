@@ -16,7 +16,7 @@ from scorer.console.training import documents, runs, view
 from scorer.console.training.attestations import AttestationLibrary, VersionAttestations, collect_attestations
 from scorer.console.training.documents import ComparisonDocument, EvaluationDocument, MetricDifference, ProvenanceDocument
 from scorer.console.training.run_history import RunHistory
-from tests.support import trained
+from tests.support import recorded_runs, trained
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.minimal import minimal
 
@@ -224,3 +224,14 @@ def test_a_bar_lies_within_its_width(value: float, low: float, high: float, marg
     for place in (bar.left, bar.right, bar.mean, bar.zero, bar.edge or 0.0):
         assert 0 <= place <= runs.WIDTH
     assert bar.left <= bar.right
+
+
+def test_runs_without_records_keep_their_order_among_recorded_ones() -> None:
+    attested_runs = runs.runs(
+        [collect_attestations(trained.version(number), DIGEST, judged() if number == 3 else ()) for number in (4, 3, 2)], []
+    )
+    events = recorded_runs.refused(3)
+    listed = runs.with_records(attested_runs, recorded_runs.history(events), 0.0)
+    assert [each.version for each in listed] == [trained.version(4), trained.version(2), trained.version(3)]
+    assert [(each.attested, each.state) for each in listed] == [(True, ""), (True, ""), (True, "refused")]
+    assert runs.with_records(attested_runs, RunHistory(), 0.0) == attested_runs
