@@ -116,6 +116,7 @@ def optional(settings: Settings) -> dict[str, str]:
         settings.corrections_topic: "scorer rescore",
         settings.shadow_topic: "scorer run --shadow",
         settings.rollouts_topic: "scorer rollout",
+        settings.runs_topic: "training",
     }
 
 
@@ -240,6 +241,7 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
         settings.corrections_topic: NewTopic(settings.corrections_topic, width),
         settings.shadow_topic: NewTopic(settings.shadow_topic, width),
         settings.rollouts_topic: NewTopic(settings.rollouts_topic, 1, config=BROKER_TIME | COMPACTED_HOURLY),
+        settings.runs_topic: NewTopic(settings.runs_topic, 1, config=BROKER_TIME | COMPACTED_HOURLY),
         settings.status_topic: NewTopic(settings.status_topic, 1, config=BROKER_TIME | {"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=BROKER_TIME | UNLIMITED),
     }

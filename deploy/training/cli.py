@@ -15,6 +15,7 @@ VERBS = {
     "show": "training.commands.runs:show",
     "compare": "training.commands.compare:compare",
     "thresholds": "training.commands.thresholds:thresholds",
+    "export": "training.commands.export:export",
     "reproduce": "training.commands.reproduce:reproduce",
     "demo": "training.commands.demo:demo",
 }

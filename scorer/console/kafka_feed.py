@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
 
+from model_registry.untrusted_input.json_documents import UnreadableDocument
 from publisher.errors import Fatal
 from publisher.kafka import acls
 from publisher.kafka.connection import connect
@@ -25,6 +26,7 @@ from scorer.console.records import VersionChange
 from scorer.console.score_distribution_fold import KEPT as SCORES_KEPT
 from scorer.console.state import LETTERS_COUNTED, SWAPS_KEPT, ConsoleState
 from scorer.console.topic_sampler import TopicSampler
+from scorer.console.training.run_records import decode_run_record
 from scorer.decoding.batch import Headers
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Label
@@ -60,6 +62,7 @@ class KafkaFeed:
         self._state = state
         self._skipped = SkippedRecords(log)
         self._closing = threading.Event()
+        self._running: frozenset[str] = frozenset()
         self._handlers: dict[str, Callable[[Message], None]] = {
             settings.status_topic: self._status,
             settings.swaps_topic: self._swap,
@@ -67,6 +70,7 @@ class KafkaFeed:
             settings.replayed_topic: self._replayed,
             settings.output.topic: self._score,
             settings.rollouts_topic: self._rollout,
+            settings.runs_topic: self._run_record,
         }
         self._as_json = formats.as_json(settings)
         self._sampled = {settings.output.topic: TopicSampler(settings.output.topic, SAMPLE, SCORES_KEPT + SAMPLE)}
@@ -123,13 +127,14 @@ class KafkaFeed:
             state.letters = fresh.letters
             state.arms = fresh.arms
             state.rollouts = fresh.rollouts
+            state.runs = fresh.runs
             state.outputs.waiting.clear()
         self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
     def _start(self, topic: str, partition: int) -> TopicPartition:
         """Return the offset at which to start reading a partition."""
-        # Status records and rollouts are read from the beginning, of every other topic only a limited number of the newest
-        # records.
+        # Status records, rollouts and training runs are read from the beginning, of every other topic only a limited number of
+        # the newest records.
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
             self._settings.dead_letter.topic: LETTERS_COUNTED,
@@ -175,6 +180,9 @@ class KafkaFeed:
             state.loaded = True
             state.changed()
         if state.flow.tick(state.scorers, time.time()):
+            state.changed()
+        if (running := state.runs.running(time.time())) != self._running:  # a killed run writes no record
+            self._running = running
             state.changed()
         state.scorers.fleet.caught_up = self._settings.status_topic not in behind
 
@@ -243,6 +251,16 @@ class KafkaFeed:
 
     def _rollout(self, message: Message) -> None:
         self._state.rollouts.apply(message.key(), message.value())
+
+    def _run_record(self, message: Message) -> None:
+        if (value := message.value()) is None:
+            return  # a deleted record
+        try:
+            record = decode_run_record(value)
+        except UnreadableDocument as error:
+            self._skip(message, error)
+        else:
+            self._state.runs.add(record, len(value), message.timestamp()[1] / 1_000, time.time())
 
     def _label(self, message: Message) -> None:
         label = self._read_label(message)

@@ -187,11 +187,10 @@ class Console:
         """Return the page of training runs, or of one run."""
         query = dict(request.query_params)
         with self.state.lock:
-            library = self.state.training
-            channels = self.state.registry.channels
             error = self.state.source_errors.get(SOURCE)
-        view = training_view.training(library, channels.values(), query)
-        shown = training_view.shown(view.run, self.lines) if view.run else None
+            channels = self.state.registry.channels.values()
+            view = training_view.training(self.state.training, self.state.runs, channels, query, self.clock())
+            shown = training_view.shown(view.run, self.lines, query) if view.run else None
         return self._page(request, "training", listing=view, shown=shown, query=query, error=error)
 
     def data(self, request: Request) -> Response:

@@ -23,6 +23,7 @@ from scorer.console.scorer_fold import ScorerFold
 from scorer.console.split_fold import SplitFold
 from scorer.console.throughput_fold import ThroughputFold
 from scorer.console.training.attestations import AttestationLibrary
+from scorer.console.training.run_history import RunHistory
 from scorer.dead_letters.headers import NO_REASON
 from scorer.rollout.controller.rollout_state import RolloutLog
 from scorer.scores.decode_record import CompleteScoreRecord
@@ -200,6 +201,7 @@ class ConsoleState:
     rollouts: RolloutLog = field(default_factory=RolloutLog)
     registry: RegistryView = field(default_factory=RegistryView)
     training: AttestationLibrary = field(default_factory=AttestationLibrary)
+    runs: RunHistory = field(default_factory=RunHistory)
     source_errors: dict[str, SourceError] = field(default_factory=dict)
     loaded: bool = False
     recent_actions: tuple[Action, ...] = ()

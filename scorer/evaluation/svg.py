@@ -37,8 +37,12 @@ def text(
 ) -> str:
     """Return an SVG text of one line; unprintable characters are replaced."""
     style = f'text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" class="{tone}" fill="{TONES[tone]}"'
-    plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in content)
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(plain)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escaped(content)}</text>'
+
+
+def escaped(content: str) -> str:
+    """Return a text as it stands in an SVG element; unprintable characters are replaced."""
+    return escape("".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in content))
 
 
 def line(x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: float = 1) -> str:

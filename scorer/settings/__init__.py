@@ -98,6 +98,7 @@ class Settings(Configuration):
             *([("labels.topic", self.labels.topic)] if self.labels.topic else []),
             *([("features.topic", self.features.topic)] if self.features.topic else []),
             ("name (its rollouts topic)", self.rollouts_topic),
+            ("name (its runs topic)", self.runs_topic),
             ("output.topic (its corrections topic)", self.corrections_topic),
             ("output.topic (its shadow topic)", self.shadow_topic),
             *((f"tables.{name}.topic", table.topic) for name, table in self.tables.items()),
@@ -155,6 +156,10 @@ class Settings(Configuration):
     @property
     def rollouts_topic(self) -> str:
         return f"{self.name}.rollouts"
+
+    @property
+    def runs_topic(self) -> str:
+        return f"{self.name}.runs"
 
     @property
     def rollout_group(self) -> str:

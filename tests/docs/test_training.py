@@ -65,5 +65,10 @@ def test_ones_own_data_becomes_a_promoted_version(reader: Reader) -> None:
     assert "cheapest: " in reader.shell(thresholds)
     assert (reader.folder / "thresholds.svg").read_text().startswith("<svg")
     assert "nothing-new" in reader.shell(rest[3])
+    listed, newest, log, exported = (reader.shell(line) for line in pages.lines("deploy/training/runs.md", "runs"))
+    assert (listed.count("promoted"), listed.count("nothing-new")) == (1, 1)
+    assert "nothing-new" in newest
+    assert "run ended: nothing-new" in log
+    assert "2 runs and 7 trials" in exported
     found = json.loads(reader.shell("scorer train show training.yaml prod --evidence --json"))
     assert (found["verdict"], found["champion"]) == ("passed", None)

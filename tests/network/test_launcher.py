@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tests.unit.training.labelled_rows import SIGNATURE, rows
-from training.pipeline.run_events import NoEvents
 from training.recipes import own
 from training.recipes.own import Own
+from training.runs_topic.run_events import NoEvents
 from training.search.final_fit import train
 from training.search.halving import Best
 from training.search.search import CODE

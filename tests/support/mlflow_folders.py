@@ -1,6 +1,6 @@
 """Model folders as MLflow 3.17.2 writes them (mlflow-skinny, scikit-learn 1.9.1, LightGBM 4.7.0), written without MLflow.
 
-`python -m tests mlflow` packages folders that the real package writes.
+`python -m tests mlflow-models` packages folders that the real package writes.
 """
 
 import json

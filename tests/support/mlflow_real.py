@@ -1,4 +1,4 @@
-"""`python -m tests mlflow`: the real MLflow writes model folders, and model-registry makes versions of them.
+"""`python -m tests mlflow-models`: the real MLflow writes model folders, and model-registry makes versions of them.
 
 MLflow is installed into a temporary environment beside the packages of this one, so that the check does not need it.
 """

@@ -10,10 +10,11 @@ from publisher.errors import FINDING
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from training.commands import run_report
 from training.commands.run import progress
-from training.commands.runs import find_run
 from training.pipeline.evaluate_steps import compared
+from training.pipeline.recorded_rows import open_rows
 from training.pipeline.run import Run
 from training.pipeline.step_results import ChampionState
+from training.runs_topic.read_history import find_run, read_history
 from training.settings import load
 
 Version = Annotated[
@@ -25,7 +26,7 @@ Against = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option("--run", help="The run whose held-out rows are scored: its id, version or folder.", show_default="the newest"),
+    typer.Option("--run", help="The run whose held-out rows are scored: its id, version or key.", show_default="the newest"),
 ]
 
 
@@ -34,11 +35,13 @@ def compare(
 ) -> None:
     """Compare a version with another version by the rules of the gate, without moving a channel.
 
-    Exit code 1 if the version is rejected.
+    The rows are those of the run's folder if it is on this host, otherwise the snapshot that the registry stores for the run's
+    version. Exit code 1 if the version is rejected.
     """
     training, settings = load(path, flags or [])
     with progress() as shown:
-        run = Run(training, settings, find_run(training.folder, name, "join"), shown)
+        recorded = find_run(read_history(settings), name, settings.runs_topic, "join")
+        run = open_rows(training, settings, recorded, shown)
         comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
     document = msgspec.to_builtins(comparison)
     print_data(as_json, document, lambda: run_report.comparison(document))

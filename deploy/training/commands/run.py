@@ -2,14 +2,16 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from publisher.errors import USAGE, Fatal
+from model_registry.errors import RegistryError
+from publisher.errors import INTERRUPTED, USAGE, Fatal
 from publisher.runtime import logs
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from training.commands import run_report
@@ -17,6 +19,9 @@ from training.pipeline import model_lease, pipeline
 from training.pipeline.run import Progress, Run
 from training.pipeline.run_dirs import alone
 from training.pipeline.step_results import RunOutcome
+from training.runs_topic.log_tail import LogTail
+from training.runs_topic.run_events import RunDescription, RunEvents
+from training.runs_topic.topic_events import run_key, topic_events
 from training.settings import load
 
 PLAN = "plan"
@@ -42,10 +47,13 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
     training, settings = load(path, flags or [])
     if logs.are_json() or logs.writes_json(settings.log.format):
         logs.configure({"training": settings.name}, settings.log.level, settings.log.format)
-    with alone(training.folder), progress() as shown:
-        active_run = pipeline.begin(training, settings, shown, force_new=new)
-        pipeline.follow(active_run, PLAN, _report_step)  # a wrong configuration fails without the broker
-        end = None if until == PLAN else _train(active_run, until)
+    with alone(training.folder), progress() as shown, LogTail() as tail, contextlib.ExitStack() as stack:
+
+        def open_events(folder: Path) -> RunEvents:
+            return stack.enter_context(topic_events(settings, run_key(folder)))
+
+        active_run = pipeline.begin(training, settings, shown, open_events, force_new=new)
+        end = _follow(active_run, until, tail)
         document = run_report.document(active_run.folder)
     print_data(as_json, document, lambda: run_report.shown(document))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
@@ -53,12 +61,53 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
         raise typer.Exit(code)
 
 
-def _train(run: Run, until: str | None) -> RunOutcome | None:
+def _follow(run: Run, until: str | None, tail: LogTail) -> RunOutcome | None:
+    """Run the remaining steps, and report the start and the end of this process to the run's events."""
+    training = run.training
+    run.events.run_started(
+        RunDescription(
+            folder=str(run.folder),
+            recipe=training.recipe.label,
+            metric=training.search.metric or "",
+            seed=training.seed,
+            workers=training.workers,
+            gpus=training.gpus,
+            channel=run.channel,
+        )
+    )
+
+    def report(step: str, seconds: float) -> None:
+        _report_step(step, seconds)
+        if not logs.are_json():
+            tail.write(f"step {step} took {seconds:.1f} s")
+
+    try:
+        pipeline.follow(run, PLAN, report)  # a wrong configuration fails without the broker
+        end = None if until == PLAN else _train(run, until, report)
+    except KeyboardInterrupt:
+        run.events.run_ended("stopped", "the command was interrupted", INTERRUPTED, tail.text())
+        raise
+    except (Fatal, RegistryError) as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        run.events.run_ended("failed", f"{error}{hint}", error.exit_code, tail.text())
+        raise
+    except BaseException as error:
+        tail.write_error(error)
+        run.events.run_ended("failed", f"unexpected error: {type(error).__name__}: {error}", 1, tail.text())
+        raise
+    if end is None:
+        run.events.run_ended("stopped", f"the command stopped after the step {until}", 0, tail.text())
+    else:
+        run.events.run_ended(end.outcome, end.because, pipeline.CODES.get(end.outcome, 0), tail.text())
+    return end
+
+
+def _train(run: Run, until: str | None, report: Callable[[str, float], None]) -> RunOutcome | None:
     """Run the remaining steps while this process holds the lease of the model. Raises Fatal, RegistryError."""
     with model_lease.held(run.settings, run.training.folder) as check_lease:
 
         def step_ended(step: str, seconds: float) -> None:
-            _report_step(step, seconds)
+            report(step, seconds)
             check_lease()
 
         return pipeline.follow(run, until, step_ended)

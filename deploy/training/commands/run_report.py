@@ -1,6 +1,9 @@
-"""The report of a run, as one JSON document or as tables for a terminal."""
+"""The report of a run, as one JSON document or as tables for a terminal.
 
-from collections.abc import Iterator, Mapping
+The command `run` reports from the journal of its run; the other commands report from the records of the topic of runs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +12,33 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from model_registry.untrusted_input import json_documents
+from model_registry.untrusted_input.terminal_text import printable
 from publisher.runtime.command_line import table
+from scorer.console.training.run_history import RecordedRun
+from scorer.console.training.step_documents import STEP_DOCUMENTS, PlanDocument
 from training.pipeline.journal import Journal
 from training.pipeline.pipeline import COMMIT, END, STEPS
 from training.pipeline.run_dirs import STEPS as FOLDER
 from training.pipeline.run_dirs import iso
 from training.publish.verify_lineage import DecisionEvidence
-from training.snapshot.files import Frozen
 
 UNDER_WAY = "not ended"
+HEAD = (
+    "run",
+    "version",
+    "digest",
+    "began",
+    "attempts",
+    "seconds",
+    "folder",
+    "program",
+    "environment",
+    "dropped",
+    "outcome",
+    "because",
+)
+"""The facts about a run at the top of its report."""
 
 
 def document(folder: Path) -> dict[str, Any]:
@@ -29,31 +50,150 @@ def document(folder: Path) -> dict[str, Any]:
     journal = Journal(folder / FOLDER)
     entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}
     results = {step: msgspec.json.decode(entry.result) for step, entry in entries.items()}
-    rows = results.get("join", {})
     end = results.get(END, {})
     return {
         "folder": str(folder),
         "began": iso(results["plan"]["began_ms"]) if "plan" in results else None,
         "outcome": end.get("outcome", UNDER_WAY),
         "because": end.get("because", ""),
-        "run": rows.get("run"),
-        "version": rows.get("version"),
-        "digest": results.get("push", {}).get("digest"),
         "steps": [{"step": step, "seconds": entry.seconds} for step, entry in entries.items()],
-        "snapshot": _snapshot(journal, results),
-        "rows": {name: value for name, value in rows.items() if name not in ("run", "version")} or None,
-        "search": results.get("search"),
-        "export": results.get("export"),
-        "comparison": results.get("gate"),
-        "promotion": results.get("promote"),
+        **_sections(results),
         "pictures": sorted(str(path) for path in folder.glob("pictures/*.svg")),
     }
 
 
-def _snapshot(journal: Journal, results: Mapping[str, Any]) -> dict[str, Any] | None:
-    frozen = journal.result("freeze", Frozen)
-    copied = results.get("copy")
-    return {"frozen": iso(frozen.now_ms), "cluster": frozen.cluster_id, **(copied or {})} if frozen else None
+def listed(run: RecordedRun, now: float) -> dict[str, Any]:
+    """Return the row of a recorded run in a list: times, outcome or state, cost in seconds and reason."""
+    return {
+        "key": run.key,
+        "began": iso(run.began_ms),
+        "run": run.id or None,
+        "version": run.version or None,
+        "outcome": run.state(now),
+        "seconds": round(run.seconds, 1),
+        "attempts": len(run.attempts),
+        "step": run.step,
+        "because": run.because,
+    }
+
+
+def recorded_document(run: RecordedRun, now: float) -> dict[str, Any]:
+    """Return a recorded run as one JSON document, like `document`, with the trials and their metric values."""
+    return _recorded(run, now, {step: _readable(run, step) for step in run.steps})
+
+
+def recorded_tables(run: RecordedRun, now: float) -> Group:
+    """Render a recorded run as tables, like `shown`, with the trials."""
+    bounded = {step: result for step, type_ in STEP_DOCUMENTS.items() if (result := run.document(step, type_))}
+    document = _recorded(run, now, {step: msgspec.to_builtins(each) for step, each in bounded.items()})
+    return Group(*_parts(document), *_trials(run))
+
+
+def log_document(run: RecordedRun, now: float) -> dict[str, Any]:
+    """Return the events of a recorded run as lines, and the ends of the logs of the run and of its failed trials."""
+    return {
+        **listed(run, now),
+        "events": [{"at": iso(at_ms), "event": event} for at_ms, event in run.log],
+        "log": run.log_tail,
+        "failures": [
+            {"trial": trial.trial, "final": trial.final, "failure": trial.failure, "log": trial.log_tail}
+            for trial in run.trials.values()
+            if trial.failure
+        ],
+    }
+
+
+def log_text(run: RecordedRun, now: float) -> str:
+    """Render the log of a recorded run as text."""
+    document = log_document(run, now)
+    lines = [f"{run.version or run.key}: {document['outcome']}{': ' if run.because else ''}{run.because}"]
+    lines += [f"{event['at']} {event['event']}" for event in document["events"]]
+    for failed in document["failures"]:
+        name = "final training" if failed["final"] else f"trial {failed['trial']}"
+        lines += ["", f"--- {name} failed: {failed['failure']}", *failed["log"].splitlines()]
+    if run.log_tail:
+        lines += ["", "--- log of the run", *run.log_tail.splitlines()]
+    return printable("\n".join(lines), lines=True)
+
+
+def _recorded(run: RecordedRun, now: float, results: Mapping[str, Any]) -> dict[str, Any]:
+    started = run.started
+    return {
+        **listed(run, now),
+        "folder": f"{started.host}:{started.folder}" if started else "",
+        "recipe": started.recipe if started else "",
+        "seed": started.seed if started else None,
+        "program": f"{started.program}, Python {started.python}" if started else "",
+        "environment": plan.environment if (plan := run.document("plan", PlanDocument)) else "",
+        "dropped": run.dropped,
+        "steps": [
+            {"step": step.step, "seconds": step.seconds, **({"failure": step.failure} if step.failure else {})}
+            for step in run.steps.values()
+            if step.seconds is not None
+        ],
+        **_sections(results),
+        "trials": [
+            {
+                "trial": trial.trial,
+                "final": trial.final,
+                "budget": trial.budget,
+                "parameters": trial.parameters,
+                "seconds": round(trial.cost, 3),
+                "failure": trial.failure,
+                "metrics": [{"budget": budget, **values} for budget, values in sorted(trial.points.items())],
+            }
+            for trial in run.trials.values()
+        ],
+        "pictures": [],
+    }
+
+
+def _readable(run: RecordedRun, step: str) -> Any:
+    """Return the complete result of a step; None if it is not readable as the document of the step."""
+    type_ = STEP_DOCUMENTS.get(step)
+    if type_ is not None and run.document(step, type_) is None:
+        return None
+    return json_documents.ANY.decode_or_none(run.steps[step].result)
+
+
+def _sections(results: Mapping[str, Any]) -> dict[str, Any]:
+    rows = results.get("join") or {}
+    frozen = results.get("freeze")
+    return {
+        "run": rows.get("run"),
+        "version": rows.get("version"),
+        "digest": (results.get("push") or {}).get("digest"),
+        "snapshot": _snapshot(frozen, results.get("copy") or {}) if frozen else None,
+        "rows": {name: value for name, value in rows.items() if name not in ("run", "version")} or None,
+        "search": results.get("search"),
+        "export": results.get("export"),
+        "evaluation": results.get("evaluate"),
+        "comparison": results.get("gate"),
+        "promotion": results.get("promote"),
+    }
+
+
+def _snapshot(frozen: Mapping[str, Any], copied: Mapping[str, Any]) -> dict[str, Any]:
+    return {"frozen": iso(frozen.get("now_ms", 0)), "cluster": frozen.get("cluster_id"), **copied}
+
+
+def _trials(run: RecordedRun) -> Iterator[RenderableType]:
+    if not run.trials:
+        return
+    metric = run.metric
+    names = list(dict.fromkeys(name for trial in run.trials.values() for name in trial.parameters))
+    rows = [
+        (
+            "final" if trial.final else trial.trial,
+            _figure(dict(trial.curve(metric)).get(trial.budget)),
+            trial.budget,
+            f"{trial.cost:.1f}",
+            *(str(trial.parameters.get(name, "")) for name in names),
+            trial.failure,
+        )
+        for trial in sorted(run.trials.values(), key=lambda trial: (trial.final, trial.trial))
+    ]
+    yield table(("trial", metric or "score", "trained to", "seconds", *names, "failure"), rows)
 
 
 def shown(document: Mapping[str, Any]) -> Group:
@@ -63,11 +203,11 @@ def shown(document: Mapping[str, Any]) -> Group:
 
 def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     head = Table.grid(padding=(0, 2))
-    for name in ("run", "version", "digest", "began", "folder", "outcome", "because"):
-        if document[name]:
+    for name in HEAD:
+        if document.get(name):
             head.add_row(name, str(document[name]))
     yield head
-    if document["rows"]:
+    if document["rows"] and document["snapshot"]:
         yield from _rows(document["rows"], document["snapshot"])
     if document["search"]:
         yield from _search(document["search"])
@@ -110,7 +250,7 @@ def _left_out(kind: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, st
 def _search(results: Mapping[str, Any]) -> Iterator[RenderableType]:
     better = min if results.get("goal") == "min" else max
     rungs = [
-        (rung["budget"], len(rung["trials"]), f"{better(trial['score'] for trial in rung['trials']):.4f}", len(rung["kept"]))
+        (rung["budget"], len(rung["trials"]), _figure(_best(rung["trials"], better)), len(rung["kept"]))
         for rung in results["rungs"]
     ]
     yield table(("trained to", "trials", f"best {results['metric']}", "go on"), rungs)
@@ -119,6 +259,10 @@ def _search(results: Mapping[str, Any]) -> Iterator[RenderableType]:
     for failure in results.get("failures", ()):
         yield Text(f"trial {failure['trial']} failed at {failure['budget']}: {failure['reason']}")
         yield Text("\n".join(f"    {line}" for line in failure["log"].splitlines()))
+
+
+def _best(trials: Iterable[Mapping[str, Any]], better: Callable[..., float | None]) -> float | None:
+    return better((score for trial in trials if (score := trial["score"]) is not None), default=None)
 
 
 def comparison(results: Mapping[str, Any]) -> Group:

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from publisher.errors import FINDING
+from model_registry.errors import RegistryError
+from publisher.errors import FINDING, Fatal
 from scorer.settings import Settings
 from training import environment
 from training.pipeline import evaluate_steps, prepare_steps, publish_steps, train_steps
@@ -13,6 +15,7 @@ from training.pipeline.run import Progress, Run, config
 from training.pipeline.run_dirs import STEPS as FOLDER
 from training.pipeline.run_dirs import named, runs
 from training.pipeline.step_results import Moved, Outcome, Over, Promotion, RunOutcome, RunPlan
+from training.runs_topic.run_events import RunEvents
 from training.settings import TrainingSettings
 
 STEPS: Mapping[str, Callable[[Run], object]] = {
@@ -39,16 +42,24 @@ CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
 """Exit codes of the outcomes, if they are not 0."""
 
 
-def begin(training: TrainingSettings, settings: Settings, progress: Progress, *, force_new: bool = False) -> Run:
-    """Return the newest run if it can continue, else a new run.
+def begin(
+    training: TrainingSettings,
+    settings: Settings,
+    progress: Progress,
+    open_events: Callable[[Path], RunEvents],
+    *,
+    force_new: bool = False,
+) -> Run:
+    """Return the newest run if it can continue, else a new run. `open_events` returns the events of the run in a folder.
 
     A run can continue if it has not ended, and if its plan has these settings and this environment. With `force_new`, the
     result is always a new run, which trains even if no new label has arrived.
     """
     newest = next(reversed(runs(training.folder)), None)
     if newest and not force_new and _goes_on(Journal(newest / FOLDER), training, settings):
-        return Run(training, settings, newest, progress)
-    return Run(training, settings, named(training.folder, time.time_ns() // 1_000_000), progress, force_new=force_new)
+        return Run(training, settings, newest, progress, open_events(newest))
+    folder = named(training.folder, time.time_ns() // 1_000_000)
+    return Run(training, settings, folder, progress, open_events(folder), force_new=force_new)
 
 
 def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> RunOutcome | None:
@@ -84,11 +95,23 @@ def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> R
 
 
 def _take(run: Run, step: str, take: Callable[[Run], Any], done: Callable[[str, float], None]) -> None:
-    if run.journal.entry(step) is None:
+    if entry := run.journal.entry(step):
+        # The process that completed the step may have died before it published the event.
+        run.events.step_ended(step, entry.seconds, entry.result)
+    else:
         begin = time.monotonic()
-        result = take(run)
+        run.events.step_started(step)
+        try:
+            result = take(run)
+        except (Fatal, RegistryError) as error:
+            run.events.step_failed(step, time.monotonic() - begin, str(error))
+            raise
+        except (Over, Moved):
+            run.events.step_ended(step, time.monotonic() - begin, None)
+            raise
         seconds = time.monotonic() - begin
         run.journal.write(step, result, seconds, time.time_ns() // 1_000_000)
+        run.events.step_ended(step, seconds, result)
         done(step, seconds)
 
 

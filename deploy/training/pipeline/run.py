@@ -30,11 +30,11 @@ from scorer.features.read import FeatureLogDecoder
 from scorer.models.registry_access import open_source, pull_version
 from scorer.settings import Settings
 from training.pipeline.journal import Journal, written
-from training.pipeline.run_events import NoEvents, RunEvents
 from training.pipeline.step_results import Counted, JoinResult, Pushed, RunPlan
 from training.publish.promote import standing
 from training.recipes import Recipe, named, own
 from training.recipes.own import Own
+from training.runs_topic.run_events import NoEvents, RunEvents
 from training.search.search import CODE
 from training.settings import TrainingSettings
 from training.snapshot import join_labels
@@ -64,19 +64,26 @@ class Run:
     """
 
     def __init__(
-        self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, force_new: bool = False
+        self,
+        training: TrainingSettings,
+        settings: Settings,
+        folder: Path,
+        progress: Progress,
+        events: RunEvents | None = None,
+        *,
+        force_new: bool = False,
     ) -> None:
-        """Open the run in a folder.
+        """Open the run in a folder. Its steps and trials are reported to `events`.
 
         With `force_new`, the run trains even if no new label has arrived since the last run.
         """
+        self.events: RunEvents = events or NoEvents()
         self.force_new = force_new
         self.training = training
         self.settings = settings
         self.folder = folder
         self.journal = Journal(folder / "steps")
         self.progress = progress
-        self.events: RunEvents = NoEvents()
         self.scores: dict[str, tuple[ModelAnswers, SkipCounts]] = {}
 
     def result(self, step: str, of: type[T]) -> T:

@@ -27,7 +27,7 @@ SPACE_SECONDS = 1.0  # between two measurements of a trial's folder
 
 
 class TrialEvents(Protocol):
-    """Receives the events of trials; `training.pipeline.run_events.RunEvents` describes the calls."""
+    """Receives the events of trials; `training.runs_topic.run_events.RunEvents` describes the calls."""
 
     def trial_started(self, trial: int, budget: int, parameters: Mapping[str, Any], *, final: bool = False) -> None: ...
 

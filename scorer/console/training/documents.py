@@ -6,6 +6,7 @@ Undeclared keys are ignored. deploy/training/README.md describes the documents.
 # Every user with write access to the registry can write such documents, so every text, list and number is bounded.
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -22,10 +23,14 @@ Text = Annotated[str, Meta(max_length=200)]
 Sentence = Annotated[str, Meta(max_length=2_000)]
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+UnixMs = Annotated[int, Meta(ge=0, le=10**14)]
+"""A time in Unix milliseconds that `datetime` can represent."""
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Scalar = bool | Whole | Number | Text | None
 Figures = Annotated[dict[Text, Number | None], Meta(max_length=64)]
 Scalars = Annotated[list[Scalar], Meta(max_length=64)]
+Values = Mapping[str, float | None]
+"""The values of metrics by name; None for a value that is no finite number."""
 Parameters = Annotated[dict[Text, bool | Whole | Number | Text | Scalars | None], Meta(max_length=64)]
 Digests = Annotated[dict[Text, Text], Meta(max_length=8)]
 Document = TypeVar("Document", bound=msgspec.Struct)
@@ -148,6 +153,7 @@ class SearchTrial(msgspec.Struct, frozen=True):
     """A trial of the search: one choice of hyperparameters."""
 
     trial: Count
+    parameters: Parameters = {}
 
 
 class BestTrial(msgspec.Struct, frozen=True):
@@ -269,12 +275,24 @@ class EvaluatedDataset(msgspec.Struct, frozen=True):
     digest: Text | Digests = ""
 
 
+class ResidualHistogram(msgspec.Struct, frozen=True):
+    """The residuals of a regression, score minus label: `counts[i]` rows are between `edges[i]` and `edges[i + 1]`."""
+
+    edges: Annotated[list[Number], Meta(min_length=2, max_length=257)]
+    counts: Annotated[list[Count], Meta(min_length=1, max_length=256)]
+
+    def __post_init__(self) -> None:
+        if len(self.edges) != len(self.counts) + 1 or any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError(f"residuals.edges must be {len(self.counts) + 1} ascending numbers")
+
+
 class EvaluationDocument(msgspec.Struct, frozen=True):
-    """The evaluation of a version: its metrics on a dataset."""
+    """The evaluation of a version: its metrics on a dataset. A regression has residuals instead of a confusion matrix."""
 
     dataset: Text | EvaluatedDataset
     metrics: Figures = {}
     confusion_matrix: AttestedMatrix | None = None
+    residuals: ResidualHistogram | None = None
 
 
 TYPES: Mapping[str, type[ProvenanceDocument] | type[EvaluationDocument] | type[ComparisonDocument]] = {

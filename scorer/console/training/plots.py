@@ -3,10 +3,18 @@
 All functions are pure and take attested documents. A plot without data is an empty text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from scorer.console.training.documents import AttestedMatrix, ComparisonDocument, RuleResult, SearchDocument, SearchRung
-from scorer.evaluation.svg import TONES, line, matrix, picture, short, text
+from scorer.console.training.documents import (
+    AttestedMatrix,
+    ComparisonDocument,
+    ResidualHistogram,
+    RuleResult,
+    SearchDocument,
+    SearchRung,
+)
+from scorer.evaluation.svg import DARKEST, TONES, escaped, line, matrix, picture, short, text
 
 WIDTH = 420  # pixels: fits a phone's screen
 EDGE = 14
@@ -17,6 +25,9 @@ AXIS = 60
 SIDE = 250
 NAMES = 140
 MAX_CLASSES = 12
+MAX_POINTS = 200  # of one curve
+MAX_MARKS = 12  # on an axis or a curve
+WIDE = 860  # pixels: the width of a plot across the page
 MATRIX_AXES = "true class by row, predicted by column"
 Point = tuple[float, float]
 
@@ -53,26 +64,35 @@ def rungs(search: SearchDocument, unit: str = "trees") -> str:
 
 def curve(search: SearchDocument, unit: str = "trees") -> str:
     """Plot the learning curve of each trial, the best trial on top of the others."""
-    steps = _by_budget(search)
     paths: dict[int, list[Point]] = {}
-    for rung in steps:
+    for rung in _by_budget(search):
         for one in rung.trials:
             if one.score is not None:
                 paths.setdefault(one.trial, []).append((rung.budget, one.score))
+    return curves(paths, search.best.trial if search.best else None, search.metric, unit)
+
+
+def curves(paths: Mapping[int, Sequence[Point]], best: int | None, metric: str, unit: str = "trees") -> str:
+    """Plot the values of a metric by budget for each trial, the trial `best` on top of the others.
+
+    Long curves are thinned to MAX_POINTS points. The axis has marks at the budgets, if they are few.
+    """
+    paths = {trial: _thinned(path) for trial, path in paths.items() if path}
     if not paths:
         return ""
     scores = [score for path in paths.values() for _, score in path]
     low = min(scores)
     high = max(scores)
-    first = steps[0].budget
-    last = steps[-1].budget
+    budgets = sorted({round(budget) for path in paths.values() for budget, _ in path})
+    first = budgets[0]
+    last = budgets[-1]
     bottom = HEIGHT - 44
 
     def at(point: Point) -> Point:
         return _scale(point[0], first, last, AXIS, WIDTH - EDGE), _scale(point[1], low, high, bottom - 12, EDGE)
 
     parts = [line(AXIS, bottom, WIDTH - EDGE, bottom, "axis"), line(AXIS, EDGE, AXIS, bottom, "axis")]
-    for budget in dict.fromkeys(rung.budget for rung in steps):
+    for budget in budgets if len(budgets) <= MAX_MARKS else (first, last):
         x, _ = at((budget, low))
         anchor = "end" if budget == last else "middle"
         if budget == first and first != last:
@@ -80,10 +100,80 @@ def curve(search: SearchDocument, unit: str = "trees") -> str:
         parts += [line(x, EDGE, x, bottom), text(x, bottom + 16, f"{budget:,}", anchor=anchor, size=11)]
     for value in dict.fromkeys((low, high)):
         parts.append(text(AXIS - 6, at((first, value))[1] + 4, f"{value:.4g}", anchor="end", size=11))
-    best = search.best.trial if search.best else None
     for trial in sorted(paths, key=lambda each: each == best):
         parts += _path([at(point) for point in paths[trial]], best=trial == best)
-    parts.append(text(AXIS, HEIGHT - 8, f"{search.metric or 'score'} by {unit}", size=11, tone="muted"))
+    parts.append(text(AXIS, HEIGHT - 8, f"{short(metric, 40) or 'score'} by {unit}", size=11, tone="muted"))
+    return picture(WIDTH, HEIGHT, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFigure:
+    """The value of a metric of a version, and whether the version was promoted or refused (neither: not decided)."""
+
+    name: str
+    value: float
+    promoted: bool
+    refused: bool
+
+
+def versions(figures: Sequence[VersionFigure], metric: str) -> str:
+    """Plot the values of a metric of versions in the order of their training; a line connects the promoted versions."""
+    if not figures:
+        return ""
+    low = min(figure.value for figure in figures)
+    high = max(figure.value for figure in figures)
+    bottom = HEIGHT - 44
+
+    def at(number: int) -> Point:
+        x = _scale(number, 0, len(figures) - 1, AXIS + 10, WIDE - EDGE - 6)
+        return x, _scale(figures[number].value, low, high, bottom - 12, EDGE)
+
+    parts = [line(AXIS, bottom, WIDE - EDGE, bottom, "axis"), line(AXIS, EDGE, AXIS, bottom, "axis")]
+    for value in dict.fromkeys((low, high)):
+        y = _scale(value, low, high, bottom - 12, EDGE)
+        parts += [line(AXIS, y, WIDE - EDGE, y), text(AXIS - 6, y + 4, f"{value:.4g}", anchor="end", size=11)]
+    promoted = [at(number) for number, figure in enumerate(figures) if figure.promoted]
+    if len(promoted) > 1:
+        parts.append(_polyline(promoted, "good", 2))
+    for number, figure in enumerate(figures):
+        x, y = at(number)
+        tone = "good" if figure.promoted else "bad" if figure.refused else "axis"
+        title = f"{short(figure.name, 40)}: {metric} {figure.value:.6g}"
+        parts.append(_dot(x, y, tone, filled=figure.promoted, title=title))
+    parts.append(text(AXIS, bottom + 16, short(figures[0].name, 30), size=11))
+    if len(figures) > 1:
+        parts.append(text(WIDE - EDGE, bottom + 16, short(figures[-1].name, 30), anchor="end", size=11))
+    parts.append(text(AXIS, HEIGHT - 8, f"{short(metric, 40)} by version, on its own hold-out rows", size=11, tone="muted"))
+    return picture(WIDE, HEIGHT, parts)
+
+
+def residuals(histogram: ResidualHistogram) -> str:
+    """Plot the residuals of a regression (score minus label) as a histogram, with a line at 0."""
+    most = max(histogram.counts)
+    if not most:
+        return ""
+    bottom = HEIGHT - 44
+    low = histogram.edges[0]
+    high = histogram.edges[-1]
+
+    def x(value: float) -> float:
+        return _scale(value, low, high, AXIS, WIDTH - EDGE)
+
+    parts = []
+    for count, start, end in zip(histogram.counts, histogram.edges, histogram.edges[1:], strict=False):
+        tall = (bottom - EDGE) * count / most
+        width = max(x(end) - x(start) - 1, 0.5)
+        place = f'x="{x(start):.1f}" y="{bottom - tall:.1f}" width="{width:.1f}" height="{tall:.1f}"'
+        parts.append(f'<rect {place} class="cell" fill="{TONES["good"]}" fill-opacity="{DARKEST}"/>')
+    parts.append(line(AXIS, bottom, WIDTH - EDGE, bottom, "axis"))
+    if low < 0 < high:
+        parts += [line(x(0.0), EDGE, x(0.0), bottom, "ink"), text(x(0.0), bottom + 16, "0", anchor="middle", size=11)]
+    parts += [
+        text(AXIS, bottom + 16, f"{low:.4g}", size=11),
+        text(WIDTH - EDGE, bottom + 16, f"{high:.4g}", anchor="end", size=11),
+        text(AXIS - 6, EDGE + 8, f"{most:,}", anchor="end", size=11),
+        text(AXIS, HEIGHT - 8, "rows by residual: score minus label", size=11, tone="muted"),
+    ]
     return picture(WIDTH, HEIGHT, parts)
 
 
@@ -158,17 +248,26 @@ def _scale(value: float, low: float, high: float, start: float, end: float) -> f
     return (start + end) / 2 if high <= low else start + (end - start) * (value - low) / (high - low)
 
 
-def _dot(x: float, y: float, tone: str, *, filled: bool) -> str:
+def _thinned(path: Sequence[Point]) -> Sequence[Point]:
+    """Return at most MAX_POINTS + 1 points of a path, among them the last one."""
+    step = -(-len(path) // MAX_POINTS)
+    return path if step <= 1 else [*path[:-1:step], path[-1]]
+
+
+def _dot(x: float, y: float, tone: str, *, filled: bool, title: str = "") -> str:
     ink = TONES[tone] if filled else TONES["none"]
     kind = tone if filled else f"stroke hollow {tone}"
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" class="{kind}" fill="{ink}" stroke="{TONES[tone]}"/>'
+    place = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" class="{kind}" fill="{ink}" stroke="{TONES[tone]}"'
+    return f"{place}><title>{escaped(title)}</title></circle>" if title else f"{place}/>"
 
 
 def _path(points: Sequence[Point], *, best: bool) -> list[str]:
     tone, width = ("good", 2.5) if best else ("axis", 1)
+    dots = points if len(points) <= MAX_MARKS else points[-1:]
+    return [_polyline(points, tone, width), *(_dot(x, y, tone, filled=best) for x, y in dots)]
+
+
+def _polyline(points: Sequence[Point], tone: str, width: float) -> str:
     drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     ink = f'fill="none" stroke="{TONES[tone]}" stroke-width="{width}"'
-    return [
-        f'<polyline points="{drawn}" class="stroke hollow {tone}" {ink}/>',
-        *(_dot(x, y, tone, filled=best) for x, y in points),
-    ]
+    return f'<polyline points="{drawn}" class="stroke hollow {tone}" {ink}/>'

@@ -1,17 +1,18 @@
-"""Training runs for display: the attested documents of a version, and the channel moves to it. Pure.
+"""Training runs for display: the records of a run, the attested documents of its version, and the channel moves to it. Pure.
 
-A verdict without the signature of a trusted key is shown as a claim.
+A verdict without the signature of a trusted key is shown as a claim. The records of the topic of runs are never signed.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CHAMPION
+from model_registry.signing.predicates import COMPARISON, EVALUATION
 from scorer.console.state import Channel
-from scorer.console.training.attestations import RUN_VERSION, VersionAttestations
+from scorer.console.training.attestations import RUN_VERSION, AttestedDocument, VersionAttestations
 from scorer.console.training.documents import (
     TRAINING_BUILD,
     ComparedVersion,
@@ -19,6 +20,7 @@ from scorer.console.training.documents import (
     InternalParameters,
     MetricDifference,
 )
+from scorer.console.training.run_history import FAILED, INTERRUPTED, RUNNING, STOPPED, UNENDED, RecordedRun, RunHistory
 
 WIDTH = 1_000.0  # of a bar, in the units of its SVG
 # limits of the range of a bar, as multiples of the margin
@@ -27,7 +29,25 @@ LONGEST = 4.0
 RUN = re.compile(r"[0-9a-f]{12}")
 UNREADABLE = "unreadable"
 UNJUDGED = "not judged"
-TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", UNJUDGED: "wait"}
+ENDED = "ended"
+RECORDED = "recorded by the run, not attested"
+TONES = {
+    RUNNING: "running",
+    FAILED: "bad",
+    INTERRUPTED: "wait",
+    STOPPED: "wait",
+    "passed": "good",
+    "refused": "bad",
+    "same": "wait",
+    "promoted": "plain",
+    "rollout": "plain",
+    "nothing-new": "plain",
+    "too-few-labels": "wait",
+    ENDED: "plain",
+    UNREADABLE: "bad",
+    UNJUDGED: "wait",
+}
+"""The name of the colour of each verdict and state, in the order in which they are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +125,12 @@ class TrainingRun:
         promotions: The channel moves that give the version a role.
         warnings: Contradictions between the documents and the channels.
         trusting: Whether a policy lists trusted keys, so that a verdict can be verified.
+        recorded: The records of the run; None if the topic of runs has none. They change while the run is running, so they may
+            be read only under the lock of the state, and not in a template.
+        parameters: The recipe, seed and search by the records; None without records.
+        seconds: The cost of the run in seconds by its records; None without records.
+        state: The state or outcome of the run by its records; empty without records.
+        attested: Whether the documents come from the registry; otherwise they are those that the run has recorded.
     """
 
     attestations: VersionAttestations
@@ -118,16 +144,34 @@ class TrainingRun:
     promotions: Sequence[VersionPromotion]
     warnings: Sequence[str]
     trusting: bool = True
+    recorded: RecordedRun | None = None
+    parameters: InternalParameters | None = None
+    seconds: float | None = None
+    key: str = ""
+    state: str = ""
+    attested: bool = True
 
     @property
     def version(self) -> str:
-        """The name of the version."""
+        """The name of the version; empty if the run has none yet."""
         return self.attestations.version
+
+    @property
+    def name(self) -> str:
+        """The name under which the page of the run is found: its version, or else its key."""
+        return self.version or self.key
+
+    @property
+    def unended(self) -> bool:
+        """Whether the run has no outcome yet, because it is running or did not end."""
+        return self.state in UNENDED
 
     @property
     def tone(self) -> str:
         """The name of the verdict's colour: good, bad, wait or plain. It is never good for an unverified verdict."""
         tone = TONES[self.verdict]
+        if not self.attested:
+            return tone
         return self.claim_tone if tone == "good" and not self.verified else tone
 
     @property
@@ -142,9 +186,11 @@ class TrainingRun:
 
     @property
     def training(self) -> InternalParameters:
-        """The recipe, seed, parameters and search; empty without a provenance."""
+        """The recipe, seed, parameters and search, from the provenance or else from the records; empty without both."""
         provenance = self.attestations.provenance
-        return provenance.document.run if provenance and provenance.document else InternalParameters()
+        if provenance and provenance.document:
+            return provenance.document.run
+        return self.parameters or InternalParameters()
 
     @property
     def unit(self) -> str:
@@ -197,6 +243,64 @@ def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *
     """
     all_channels = list(channels)
     return [replace(_run(each, all_channels), trusting=trusting) for each in versions if _trained(each)]
+
+
+def with_records(attested: Sequence[TrainingRun], history: RunHistory, now: float) -> list[TrainingRun]:
+    """Return all runs, newest first: those with records, and the attested ones without records. `now` is in Unix seconds.
+
+    Attested runs of one day without records keep their order.
+    """
+    without_records = {run.version: run for run in attested}
+    rows = []
+    for recorded in history.newest_first():
+        run = without_records.pop(recorded.version, None) if recorded.version else None
+        state = recorded.state(now)
+        if run is None:
+            run = _recorded_run(recorded, state if state in TONES else ENDED)
+        started = recorded.started
+        parameters = InternalParameters(recorded.id, started.seed, started.recipe, {}, recorded.search) if started else None
+        rows.append(
+            replace(run, recorded=recorded, parameters=parameters, seconds=recorded.seconds, key=recorded.key, state=state)
+        )
+    return sorted([*rows, *without_records.values()], key=_began_ms, reverse=True)
+
+
+def _began_ms(run: TrainingRun) -> float:
+    """Return when the run began in Unix ms; without records the date of its version, or 0 for a version without a date."""
+    if run.recorded:
+        return run.recorded.began_ms
+    return 1_000 * datetime.fromisoformat(run.date).replace(tzinfo=UTC).timestamp() if run.date else 0.0
+
+
+def _recorded_run(recorded: RecordedRun, state: str) -> TrainingRun:
+    comparison = recorded.comparison
+    evaluation = recorded.evaluation
+    attestations = VersionAttestations(
+        recorded.version,
+        recorded.digest,
+        evaluation=AttestedDocument(EVALUATION, evaluation, unverified=RECORDED) if evaluation else None,
+        comparison=AttestedDocument(COMPARISON, comparison, unverified=RECORDED) if comparison else None,
+    )
+    return TrainingRun(
+        attestations,
+        id=recorded.id,
+        date=_date(recorded.version),
+        verdict=state,
+        verified=False,
+        because=recorded.because or _activity(recorded, state),
+        failed=[rule.name for rule in comparison.rules if not rule.passed] if comparison else [],
+        bar=bar(comparison.difference, None) if comparison else None,
+        promotions=[],
+        warnings=[],
+        attested=False,
+    )
+
+
+def _activity(recorded: RecordedRun, state: str) -> str:
+    step = f"in the step {recorded.step}" if recorded.step else "before its first step"
+    if state == INTERRUPTED:
+        return f"Its process ended {step} without a report. The next command run continues it."
+    return f"It is {step}." if state == RUNNING else ""
 
 
 def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | None]]:

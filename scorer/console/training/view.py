@@ -10,10 +10,14 @@ from scorer.console.state import Channel
 from scorer.console.training import plots
 from scorer.console.training.attestations import AttestationLibrary
 from scorer.console.training.documents import ProvenanceDocument, ResolvedDependency, RuleResult
-from scorer.console.training.runs import UNJUDGED, UNREADABLE, DifferenceBar, TrainingRun, runs, slice_bars
+from scorer.console.training.plots import VersionFigure
+from scorer.console.training.run_history import RecordedRun, RunHistory
+from scorer.console.training.runs import TONES, DifferenceBar, TrainingRun, runs, slice_bars, with_records
+from scorer.console.training.trial_table import TrialTable, trial_table
 
 SPANS = 100  # offset ranges that are listed
-VERDICTS = ("passed", "refused", "same", UNJUDGED, UNREADABLE)
+CHARTED = 200  # newest versions in the chart of all versions
+METRICS = 24  # metrics that can be selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,10 @@ class TrainingPage:
         run: The requested run; None if it does not exist or none is requested.
         asked: Whether the query names a run, which may not exist.
         verdicts: The number of runs by verdict.
-        left_out: The number of older versions that are not read.
+        chart: The values of `metric` of all versions as a plot; empty without versions.
+        metric: The metric of the chart.
+        metrics: The metrics that the chart can show.
+        left_out: The number of older versions and runs that are not read.
         read: Whether all versions that are not left out were read at least once.
     """
 
@@ -35,8 +42,44 @@ class TrainingPage:
     run: TrainingRun | None
     asked: bool
     verdicts: Sequence[tuple[str, int]]
+    chart: str
+    metric: str
+    metrics: Sequence[str]
     left_out: int
     read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """The records of a run for display: plain values that do not change while the run is running.
+
+    Attributes:
+        steps: The name of each step, its seconds (None while it is running), and why it failed.
+        metric: The metric of the curves.
+        metrics: The metrics that the curves can show.
+        events: The newest events: when, in Unix seconds, and the text.
+        log: The end of the log of the run.
+        failures: The name of each failed trial, the reason and the end of its log.
+        trial_seconds: The training time of all trials in seconds.
+        attempts: The number of processes that have worked on the run.
+        dropped: The number of events that the run could not write.
+        left_out: The number of records that exceeded a limit of the console.
+    """
+
+    key: str
+    host: str
+    program: str
+    began: float
+    steps: Sequence[tuple[str, float | None, str]]
+    metric: str
+    metrics: Sequence[str]
+    events: Sequence[tuple[float, str]]
+    log: str
+    failures: Sequence[tuple[str, str, str]]
+    trial_seconds: float
+    attempts: int
+    dropped: int
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +87,9 @@ class RunPage:
     """One run with its plots and commands. Plots are SVG texts, empty if there is nothing to plot.
 
     Attributes:
+        records: The records of the run; None without records.
+        trials: The trials as a table; None without trials.
+        residuals: The residuals of a regression; empty for a classification.
         spans: The offset ranges of the events and labels that the run read.
         spans_left_out: The number of further offset ranges.
         commands: The element id, the label and the text of each command.
@@ -52,6 +98,9 @@ class RunPage:
     run: TrainingRun
     rungs: str
     curve: str
+    records: RunRecords | None
+    trials: TrialTable | None
+    residuals: str
     matrices: Sequence[tuple[str, str]]
     rules: Sequence[tuple[RuleResult, str]]
     slices: Sequence[tuple[str, int, DifferenceBar | None]]
@@ -61,36 +110,123 @@ class RunPage:
     commands: Sequence[tuple[str, str, str]]
 
 
-def training(library: AttestationLibrary, channels: Iterable[Channel], query: dict[str, str]) -> TrainingPage:
-    """Return the page that a query requests: all runs, or the run whose version or id is the value of `run`."""
-    every = runs(library.versions, channels, trusting=library.trusting)
+def training(
+    library: AttestationLibrary, history: RunHistory, channels: Iterable[Channel], query: dict[str, str], now: float
+) -> TrainingPage:
+    """Return the page that a query requests: all runs, or the run whose version, id or key is the value of `run`.
+
+    `now` is in Unix seconds.
+    """
+    every = with_records(runs(library.versions, channels, trusting=library.trusting), history, now)
     asked = query.get("run", "")
     verdict = query.get("show", "")
     rows = page(every, query.get("page"), lambda run: not verdict or run.verdict == verdict)
-    run = next((each for each in every if asked and asked in (each.version, each.id)), None)
+    run = next((each for each in every if asked and asked in (each.version, each.id, each.key)), None)
     counted = Counter(each.verdict for each in every)
-    verdicts = [(name, counted[name]) for name in VERDICTS if counted[name]]
-    return TrainingPage(rows, every[0] if every else None, run, bool(asked), verdicts, library.left_out, library.read)
+    verdicts = [(name, counted[name]) for name in TONES if counted[name]]
+    metrics = _chart_metrics(every)
+    metric = query.get("metric", "")
+    metric = metric if metric in metrics else next(iter(metrics), "")
+    return TrainingPage(
+        rows,
+        every[0] if every else None,
+        run,
+        bool(asked),
+        verdicts,
+        chart="" if asked else plots.versions(_figures(every, metric), metric),
+        metric=metric,
+        metrics=metrics,
+        left_out=library.left_out + history.forgotten,
+        read=library.read,
+    )
 
 
-def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
-    """Return the page of one run, with the commands that `lines` builds."""
+def _chart_metrics(every: Sequence[TrainingRun]) -> list[str]:
+    """Return the names of the metrics of the runs' versions; the metric of the newest comparison is first."""
+    names = dict.fromkeys(metric.name for run in every for metric in run.metrics if metric.challenger is not None)
+    compared = next((run.comparison.metric for run in every if run.comparison), "")
+    return sorted(names, key=lambda name: name != compared)[:METRICS]
+
+
+def _figures(every: Sequence[TrainingRun], metric: str) -> list[VersionFigure]:
+    """Return the metric of the newest versions, oldest first."""
+    figures = [
+        VersionFigure(run.version, each.challenger, bool(run.promotions) or run.state == "promoted", run.verdict == "refused")
+        for run in every
+        for each in run.metrics
+        if each.name == metric and each.challenger is not None
+    ]
+    return figures[:CHARTED][::-1]
+
+
+def shown(run: TrainingRun, lines: CommandLines, query: dict[str, str]) -> RunPage:
+    """Return the page of one run, with the commands that `lines` builds.
+
+    The query selects the metric of the curves (`metric`), and the order of the trials (`sort`, and `order=desc`).
+    """
     search = run.training.search
+    recorded = run.recorded
+    metrics = recorded.metrics[:METRICS] if recorded else []
+    metric = query.get("metric", "")
+    metric = metric if metric in metrics else next(iter(metrics), search.metric if search else "")
+    best = search.best.trial if search and search.best else None
+    evaluation = run.attestations.evaluation
+    residuals = evaluation.document.residuals if evaluation and evaluation.document else None
     attested = run.attestations.provenance
     provenance = attested.document if attested else None
     spans = [*provenance.named("events"), *provenance.named("labels")] if provenance else []
-    commands = [("cli-show", "The run, on the machine that trained it", lines.show(run.id))] if run.id else []
+    commands = [("cli-show", "The run in a terminal", lines.show(run.id or run.key))] if run.id or run.key else []
+    if recorded:
+        commands.append(("cli-log", "Its log", lines.show(run.id or run.key) + " --log"))
+    if run.attested:
+        commands.append(("cli-inspect", "The complete documents", lines.inspect(run.version)))
     return RunPage(
         run,
         rungs=plots.rungs(search, run.unit) if search else "",
-        curve=plots.curve(search, run.unit) if search else "",
+        curve=_curves(run, metric, best),
+        records=_records(recorded, metric, metrics) if recorded else None,
+        trials=trial_table(recorded, search, metric, query.get("sort", ""), descending=query.get("order") == "desc"),
+        residuals=plots.residuals(residuals) if residuals else "",
         matrices=_matrices(run),
         rules=[(rule, plots.gauge(rule)) for rule in run.comparison.rules] if run.comparison else [],
         slices=slice_bars(run),
         spans=spans[:SPANS],
         spans_left_out=max(0, len(spans) - SPANS),
         provenance=provenance,
-        commands=[*commands, ("cli-inspect", "The complete documents", lines.inspect(run.version))],
+        commands=commands,
+    )
+
+
+def _curves(run: TrainingRun, metric: str, best: int | None) -> str:
+    """Plot the recorded metric lines of the trials, or without records the scores of the search."""
+    recorded = run.recorded
+    if recorded and any(trial.points for trial in recorded.trials.values() if not trial.final):
+        paths = {trial.trial: trial.curve(metric) for trial in recorded.trials.values() if not trial.final}
+        return plots.curves(paths, best, metric, run.unit)
+    return plots.curve(run.training.search, run.unit) if run.training.search else ""
+
+
+def _records(recorded: RecordedRun, metric: str, metrics: Sequence[str]) -> RunRecords:
+    started = recorded.started
+    return RunRecords(
+        key=recorded.key,
+        host=started.host if started else "",
+        program=f"{started.program}, Python {started.python}" if started else "",
+        began=recorded.began_ms / 1_000,
+        steps=[(step.step, step.seconds, step.failure) for step in recorded.steps.values()],
+        metric=metric,
+        metrics=list(metrics),
+        events=[(at_ms / 1_000, text) for at_ms, text in recorded.log],
+        log=recorded.log_tail,
+        failures=[
+            ("final training" if trial.final else f"trial {trial.trial}", trial.failure, trial.log_tail)
+            for trial in recorded.trials.values()
+            if trial.failure
+        ],
+        trial_seconds=recorded.trial_seconds,
+        attempts=len(recorded.attempts),
+        dropped=recorded.dropped,
+        left_out=recorded.left_out,
     )
 
 

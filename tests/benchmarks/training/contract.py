@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from model_registry.package.signature import Decision, InputField, Output, Signature, TensorInput
-from training.pipeline.run_events import NoEvents
 from training.recipes import contract, own
 from training.recipes.own import Own
+from training.runs_topic.run_events import NoEvents
 from training.search.search import CODE, search
 from training.settings import TrainingSettings
 from training.snapshot.rows import LabelledRows, Places

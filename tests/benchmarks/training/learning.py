@@ -37,8 +37,8 @@ from scorer.evaluation.quality_metrics import auc
 from tests.unit.scorer.minimal import minimal
 from training.export.card import Card
 from training.export.export import ExportedPackage, export
-from training.pipeline.run_events import NoEvents
 from training.recipes.trees import Trees
+from training.runs_topic.run_events import NoEvents
 from training.search.final_fit import restored, train
 from training.search.halving import Best, Searched
 from training.search.search import search

@@ -115,7 +115,9 @@ class Ground:
 
     def _create(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.servers})
-        settle(admin.create_topics([NewTopic(f"{self.name}.{what}", PARTITIONS, 1) for what in ("events", "outcomes")]))
+        plans = [NewTopic(f"{self.name}.{part}", PARTITIONS, 1) for part in ("events", "outcomes")]
+        compacted = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+        settle(admin.create_topics([*plans, NewTopic(f"{self.name}.runs", 1, 1, config=compacted)]))
 
     @staticmethod
     def begin_ms() -> int:

@@ -1,11 +1,13 @@
 """Runs of training in the console, in Debian's Chromium: attested in a real registry, verified by the scorer's policy."""
 
 import pytest
+from confluent_kafka import Producer
 from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.integration.scorer.browser import barriers, chromium, console, open_page
-from tests.integration.scorer.rig import STEP_SECONDS, MakeRig
+from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig
 from tests.support import trained
+from tests.support.recorded_runs import RecordedEvents
 from tests.support.trained import Runs
 
 expect.set_options(timeout=STEP_SECONDS * 1_000)
@@ -42,9 +44,42 @@ def refused_run_is_opened_by_keyboard(page: Page) -> None:
     expect(page.locator("#attested .pill.good")).to_have_text(["signed by training"] * 3)
 
 
-def no_page_has_barriers(page: Page, address: str) -> None:
+def written(rig: Rig, events: RecordedEvents) -> None:
+    """Write the collected records of a run to its topic, and forget them."""
+    producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
+    for key, value in events.encoded():
+        producer.produce(f"{rig.name}.runs", value, key)
+    assert producer.flush(STEP_SECONDS) == 0
+    events.records.clear()
+
+
+def running_run_is_seen_live(page: Page, address: str, rig: Rig) -> RecordedEvents:
+    """Its curve grows while its lines arrive, and it fails with the end of its log, all without a reload."""
+    events = RecordedEvents(20)
+    events.start()
+    events.trial(0, 27, {"learning_rate": 0.1})
+    written(rig, events)
+    page.goto(f"{address}/training")
+    page.locator(f"[id='run-{events.run}']").click()
+    expect(page.locator(".hero .pill")).to_have_text("running")
+    page.evaluate("document.body.dataset.kept = 'yes'")
+    for budget in (3, 6, 9):
+        events.line(0, budget, auc=0.8 + budget / 100)
+    written(rig, events)
+    expect(page.locator("#curve svg circle")).to_have_count(3)
+    expect(page.locator("#trial-0 td").first).to_have_text("0.8900")
+    events.fail_trial(0, "exit code 1", "ValueError: no rows")
+    events.fail("search", "all trials failed")
+    written(rig, events)
+    expect(page.locator(".hero .pill")).to_have_text("failed")
+    expect(page.locator("#failure-1")).to_have_text("ValueError: no rows")
+    assert page.evaluate("document.body.dataset.kept") == "yes"
+    return events
+
+
+def no_page_has_barriers(page: Page, address: str, *more: str) -> None:
     """In either scheme, and on a phone nothing but tables is wider than the screen."""
-    for path in ("", *(f"?run={trained.version(number)}" for number in (2, 3, 4))):
+    for path in ("", *(f"?run={name}" for name in (*map(trained.version, (2, 3, 4)), *more))):
         page.goto(f"{address}/training{path}")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
@@ -67,5 +102,6 @@ def test_runs_their_verdicts_and_their_pictures_in_the_browser(make_rig: MakeRig
         runs_are_listed_with_their_verdicts(page)
         new_run_is_seen_without_a_reload(page, made)
         refused_run_is_opened_by_keyboard(page)
-        no_page_has_barriers(page, address)
+        failed = running_run_is_seen_live(page, address, rig)
+        no_page_has_barriers(page, address, failed.run)
     assert complaints == []

@@ -119,6 +119,16 @@ def training(name: str) -> dict[str, Right]:
     }
 
 
+def recorder(name: str) -> dict[str, Right]:
+    """What makes the runs of `training` visible while they happen; without it a run works, and its events are dropped."""
+    return {"runs": (TOPIC, f"{name}.runs", WRITE)}
+
+
+def run_reader(name: str) -> dict[str, Right]:
+    """`scorer train list`, `show`, `compare` and `export`."""
+    return {"history": (TOPIC, f"{name}.runs", READ)}
+
+
 def trigger(name: str) -> dict[str, Right]:
     """What begins runs by the lag of their group: KEDA."""
     return {"labels": (TOPIC, f"{name}.outcomes", DESCRIBE), "trigger": (GROUP, f"{name}.training", DESCRIBE)}

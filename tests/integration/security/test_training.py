@@ -25,6 +25,7 @@ from training.snapshot.freeze import freeze
 
 NAME = "trained"
 WORK = {"training": rights.training(NAME), "trigger": rights.trigger(NAME)}
+RECORDING = "training-that-records-its-runs"
 DESCRIBES = "training-that-only-describes-its-group"
 CASES = [(component, right) for component, needed in WORK.items() for right in needed]
 
@@ -33,6 +34,7 @@ CASES = [(component, right) for component, needed in WORK.items() for right in n
 def ground(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Ground:
     """Events and labels, written by the administrator, and a user of each component, also without each of its rights."""
     users = {component: list(needed.values()) for component, needed in WORK.items()}
+    users[RECORDING] = [*WORK["training"].values(), *rights.recorder(NAME).values(), *rights.run_reader(NAME).values()]
     for component, right in CASES:
         users[without(component, right)] = [given for name, given in WORK[component].items() if name != right]
     users[DESCRIBES] = [*users[without("training", "trigger")], rights.trigger(NAME)["trigger"]]
@@ -83,7 +85,21 @@ def test_a_run_works_with_the_least_rights_and_its_trigger_sees_it(secured: Secu
     assert run.returncode == 0, said
     assert json.loads(told)["outcome"] == "promoted"
     assert "no right" not in said
+    assert "not written to trained.runs: Broker: Topic authorization failed" in said
     assert lag(secured, ground, "trigger") == 0
+
+
+def test_a_run_with_the_right_on_the_topic_of_runs_writes_its_events(secured: Secured, ground: Ground) -> None:
+    as_user(secured, ground, RECORDING)
+    written = len((ground.folder / "log").read_text())
+    run = ground.training("run")
+    told, _ = run.communicate(timeout=120)
+    said = (ground.folder / "log").read_text()[written:]
+    assert (run.returncode, json.loads(told)["outcome"]) == (0, "nothing-new"), said
+    assert "was not written" not in said
+    listed = ground.training("list")
+    rows, _ = listed.communicate(timeout=120)
+    assert [row["outcome"] for row in json.loads(rows)] == ["nothing-new"]
 
 
 @pytest.mark.parametrize("right", ["events", "labels"])

@@ -238,7 +238,7 @@ def kafka_names(things: list[Object]) -> set[str]:
     name, output, dead = written["name"], written["output"]["topic"], written["dead_letter"]["topic"]
     groups = {name, f"{name}.shadow", f"{name}.rollout", f"{name}.training", f"{name}.training.lease"}
     topics = {f"{name}.status", f"{name}.swaps", f"{name}.rollouts", output, f"{output}.corrections", f"{output}.shadow"}
-    topics |= {dead, f"{dead}.replayed"}
+    topics |= {dead, f"{dead}.replayed", f"{name}.runs"}
     prefixes = {f"{name}/", f"{name}.shadow/"}
     triggers = [trigger for scaled in of_kind(things, "ScaledObject").values() for trigger in scaled["spec"]["triggers"]]
     assert {trigger["metadata"]["consumerGroup"] for trigger in triggers} == {name}

@@ -267,7 +267,8 @@ def test_events_and_labels_are_kept_for_longer_than_the_window(name: str, tmp_pa
 def test_each_user_may_do_what_its_work_needs_and_no_more(user: str, tmp_path: Path) -> None:
     _, scorer = loaded(BY_EVENT, tmp_path)
     named = {"events": scorer.input.topics[0], "outcomes": scorer.labels.topic}
-    needed = {"training": rights.training, "training-trigger": rights.trigger}[user](scorer.name)
+    components = {"training": (rights.training, rights.recorder, rights.run_reader), "training-trigger": (rights.trigger,)}
+    needed = {name: right for component in components[user] for name, right in component(scorer.name).items()}
     wanted = {
         (KINDS[kind], named.get(name.removeprefix(f"{scorer.name}."), name), operation.name.title())
         for kind, name, operation in needed.values()
@@ -286,7 +287,8 @@ def test_the_rest_of_the_cluster_is_that_of_the_scorers() -> None:
         return found
 
     ours, theirs = without_retention(KAFKA), without_retention("kafka/cluster")
-    assert set(ours) - set(theirs) == {"KafkaTopic/flights.outcomes", "KafkaUser/training", "KafkaUser/training-trigger"}
+    topics = {"KafkaTopic/flights.outcomes", "KafkaTopic/flight-delay.runs"}
+    assert set(ours) - set(theirs) == {*topics, "KafkaUser/training", "KafkaUser/training-trigger"}
     assert {name: ours[name] for name in theirs} == theirs
 
 

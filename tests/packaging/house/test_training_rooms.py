@@ -10,6 +10,7 @@ LAYERS = (
     {"export", "publish", "search"},
     {"validation_gate"},
     {"recipes"},
+    {"runs_topic"},
     {"demo_dataset", "snapshot"},
     {"environment", "settings"},
 )

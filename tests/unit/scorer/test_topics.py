@@ -15,7 +15,9 @@ def test_the_broker_stamps_records_that_have_no_events_time() -> None:
     settings = minimal()
     configs = {topic.topic: topic.config or {} for topic in topics.missing(settings, {}, 3)}
     stamped = {name for name, config in configs.items() if config.get("message.timestamp.type") == "LogAppendTime"}
-    assert stamped == {settings.status_topic, settings.swaps_topic, settings.replayed_topic, settings.rollouts_topic}
+    logs = {settings.rollouts_topic, settings.runs_topic}
+    assert stamped == {settings.status_topic, settings.swaps_topic, settings.replayed_topic, *logs}
+    assert {configs[name]["cleanup.policy"] for name in logs} == {"compact"}
     assert configs[settings.swaps_topic]["retention.ms"] == "-1"
 
 

@@ -20,7 +20,8 @@ from scorer.evaluation.label_record import Label, Unusable
 from scorer.observability.status_record import TablePartitionStatus, VersionStatus
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
 from scorer.rollout.controller.log_records import EntryKind, PlannedMove, Verb
-from tests.support import rollouts, trained
+from tests.support import recorded_runs, rollouts, trained
+from tests.support.recorded_runs import RecordedEvents
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.minimal import minimal
 
@@ -33,10 +34,12 @@ def noting() -> Any:
     return create_autospec(ActionRunner, instance=True)
 
 
-def client(state: ConsoleState, actions: Any = None, user_header: str | None = None) -> TestClient:
+def client(
+    state: ConsoleState, actions: Any = None, user_header: str | None = None, now: float = console_records.NOW
+) -> TestClient:
     settings, hosts = minimal(name="m"), ["127.0.0.1", "console.example.com"]
     lines = CommandLines(settings, "scorer.yaml")
-    who, now = "ann@host (console)", console_records.NOW
+    who = "ann@host (console)"
     console = Console(settings, state, lines, actions, hosts, who, user_header, stopping=lambda: True, clock=lambda: now)
     return TestClient(console.app(), base_url="http://127.0.0.1", follow_redirects=False)
 
@@ -80,6 +83,10 @@ def busy() -> ConsoleState:
         ),
     )
     state.training = console_records.a_run(SCRIPT)
+    failed = RecordedEvents(8)
+    failed.start()
+    failed.fail(SCRIPT[1:7], SCRIPT)
+    recorded_runs.history(failed, into=state.runs)
     state.flow.tick(state.scorers, console_records.NOW)
     state.record_action(Action(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.record_error("kafka", SCRIPT, "hint", 0.0)
@@ -274,7 +281,7 @@ def test_many_runs_are_paged() -> None:
     page = client(ConsoleState(training=AttestationLibrary(every, 7, read=True))).get("/training?page=3&show=not+judged").text
     assert page.count('class="because"') == 20
     assert "page 3 of 3" in page
-    assert "7 older versions were not read" in page
+    assert "7 older versions or runs were not read" in page
 
 
 @pytest.mark.parametrize(
@@ -400,3 +407,68 @@ def test_unusable_labels_are_named_as_by_the_command() -> None:
     assert "No sampled score has a usable label." in page
     assert "1 unknown-class: &#39;cancelled&#39; is none of the classes on time, late; check labels.value" in page
     assert "1 no-id" in page
+
+
+def recorded_state() -> ConsoleState:
+    """Return a state with an attested run, and records of a refused, a failed and a running run."""
+    failed = RecordedEvents(3)
+    failed.start()
+    failed.trials(3)
+    failed.trial(9, 27, {"note": SCRIPT})
+    failed.fail_trial(9, f"exit code 1 {SCRIPT}", f"ValueError: {SCRIPT}")
+    failed.fail("train", f"the recipe failed {SCRIPT}")
+    running = RecordedEvents(4)
+    running.start()
+    running.join()
+    running.trials(5, 40)
+    state = ConsoleState(training=console_records.a_run(), loaded=True)
+    recorded_runs.history(recorded_runs.refused(2), failed, running, into=state.runs)
+    return state
+
+
+def test_recorded_runs_are_listed_with_their_state_and_cost() -> None:
+    state = recorded_state()
+    now = max(run.last_seen for run in state.runs.runs.values())
+    page = client(state, now=now + 1).get("/training").text
+    for verdict, count in (("running", 1), ("failed", 1), ("refused", 2)):
+        assert f">{verdict} <b>{count}</b>" in page
+    assert "It is in the step search." in page
+    assert "not attested" in page
+    assert 'id="chart"' in page
+    assert "cost 4 min" in page
+    page = client(state, now=now + 3_600).get("/training").text
+    assert "Its process ended in the step search without a report." in page
+
+
+def test_page_of_a_running_run_has_its_curves_and_trials() -> None:
+    state = recorded_state()
+    now = max(run.last_seen for run in state.runs.runs.values())
+    browser = client(state, now=now + 1)
+    page = browser.get(f"/training?run={trained.version(4)}").text
+    assert page.count("<polyline") == 5
+    assert page.count('<tr id="trial-') == 5
+    assert "auc by trees" in page
+    assert "loss by trees" in browser.get(f"/training?run={trained.version(4)}&metric=loss").text
+    ascending = re.findall(r'<tr id="trial-(\d+)"', browser.get(f"/training?run={trained.version(4)}&sort=score").text)
+    descending = re.findall(
+        r'<tr id="trial-(\d+)"', browser.get(f"/training?run={trained.version(4)}&sort=score&order=desc").text
+    )
+    assert (ascending[-1], descending[0]) == ("2", "2")
+
+
+def test_page_of_a_failed_run_has_its_reason_and_logs_escaped() -> None:
+    state = recorded_state()
+    (key,) = (run.key for run in state.runs.runs.values() if run.state(0) == "failed")
+    page = client(state).get(f"/training?run={key}").text
+    assert SCRIPT not in page
+    assert "trial 9 failed: exit code 1 &lt;script&gt;" in page
+    assert "ERROR the recipe failed &lt;script&gt;" in page
+    assert f"scorer train show training.yaml {key} --log" in page
+
+
+def test_page_of_a_refused_run_shows_what_it_has_recorded_as_not_attested() -> None:
+    page = client(recorded_state()).get(f"/training?run={trained.version(2)}").text
+    assert "Nothing is attested." in page
+    assert page.count("not met") == 2
+    assert 'id="matrix-2"' in page
+    assert "signed by" not in page

@@ -16,9 +16,9 @@ import pytest
 from publisher.errors import REFUSED, Fatal
 from tests.support.waiting import until
 from tests.unit.training.labelled_rows import SIGNATURE, rows, settings
-from training.pipeline.run_events import NoEvents
 from training.recipes import contract, own
 from training.recipes.own import Own
+from training.runs_topic.run_events import NoEvents
 from training.search.final_fit import train
 from training.search.halving import Best, Searched
 from training.search.search import CODE, search

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from publisher.errors import USAGE, Fatal
 from tests.unit.training.labelled_rows import SIGNATURE, rows, settings
-from training.pipeline.run_events import NoEvents
 from training.recipes import Params, contract
 from training.recipes.trees import Trees
+from training.runs_topic.run_events import NoEvents
 from training.search import halving
 from training.search.final_fit import together, train
 from training.search.halving import Searched

@@ -3,8 +3,18 @@
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
+import pytest
+
 from scorer.console.training import plots
-from scorer.console.training.documents import AttestedMatrix, ComparisonDocument, RuleResult, SearchDocument, read
+from scorer.console.training.documents import (
+    AttestedMatrix,
+    ComparisonDocument,
+    EvaluationDocument,
+    ResidualHistogram,
+    RuleResult,
+    SearchDocument,
+    read,
+)
 from tests.support import trained
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -85,3 +95,45 @@ def test_passed_rule_is_right_of_its_bound() -> None:
     assert "failed: -1e+15, bound 0" in texts(plots.rules(far))
     assert all(0 < x < plots.WIDTH for x, _, _ in dots(plots.rules(far)))
     assert plots.rules(read(trained.comparison(1, DIGEST, rules=[]), ComparisonDocument)) == ""
+
+
+def test_long_curves_are_thinned_and_end_at_their_last_point() -> None:
+    path = [(float(step), step / 10_000) for step in range(10_001)]
+    drawn = plots.curves({0: path, 1: path[:3], 2: []}, 0, HOSTILE, "epochs")
+    first, second = ElementTree.fromstring(drawn).iter(f"{SVG}polyline")
+    lengths = sorted(len(line.attrib["points"].split()) for line in (first, second))
+    assert lengths[0] == 3
+    assert 100 < lengths[1] <= plots.MAX_POINTS + 1
+    assert max(x for x, _, _ in dots(drawn)) == plots.WIDTH - plots.EDGE
+    assert plots.curves({}, None, "auc") == plots.curves({1: []}, None, "auc") == ""
+
+
+def test_versions_are_drawn_in_their_order_and_the_promoted_ones_are_connected() -> None:
+    figures = [
+        plots.VersionFigure("a", 0.8, promoted=True, refused=False),
+        plots.VersionFigure(HOSTILE, 0.7, promoted=False, refused=True),
+        plots.VersionFigure("c", 0.9, promoted=True, refused=False),
+    ]
+    drawn = plots.versions(figures, HOSTILE)
+    circles = dots(drawn)
+    assert [filled for *_, filled in circles] == [True, False, True]
+    assert [x for x, *_ in circles] == sorted(x for x, *_ in circles)
+    (_, low, _), (_, lowest, _), (_, high, _) = circles
+    assert high < low < lowest  # a larger value is higher on the page
+    (connected,) = ElementTree.fromstring(drawn).iter(f"{SVG}polyline")
+    assert len(connected.attrib["points"].split()) == 2
+    assert plots.versions([], "auc") == ""
+    assert dots(plots.versions(figures[:1], "auc"))
+
+
+def test_residuals_are_bars_in_proportion_to_their_counts() -> None:
+    drawn = plots.residuals(ResidualHistogram([-2.0, -1.0, 0.0, 3.0], [5, 10, 0]))
+    bars = [bar for bar in ElementTree.fromstring(drawn).iter(f"{SVG}rect") if bar.attrib["class"] == "cell"]
+    heights = [float(bar.attrib["height"]) for bar in bars]
+    assert heights[1] == pytest.approx(2 * heights[0], abs=0.2)
+    assert heights[2] == 0
+    assert {"0", "-2", "3", "10"} <= set(texts(drawn))
+    assert plots.residuals(ResidualHistogram([0.0, 1.0], [0])) == ""
+    for wrong in ({"edges": [0, 1], "counts": [1, 2]}, {"edges": [1, 0], "counts": [1]}):
+        with pytest.raises(ValueError, match="ascending numbers"):
+            read({"dataset": "d", "residuals": wrong}, EvaluationDocument)

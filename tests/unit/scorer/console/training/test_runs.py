@@ -15,7 +15,8 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.training import documents, runs, view
 from scorer.console.training.attestations import AttestationLibrary, VersionAttestations, collect_attestations
 from scorer.console.training.documents import ComparisonDocument, EvaluationDocument, MetricDifference, ProvenanceDocument
-from tests.support import trained
+from scorer.console.training.run_history import RunHistory
+from tests.support import recorded_runs, trained
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.minimal import minimal
 
@@ -131,7 +132,7 @@ def test_contradictions_are_warned_of() -> None:
 
 
 def test_slice_has_its_own_margin_and_run_page_is_complete() -> None:
-    shown = view.shown(run(*judged()), LINES)
+    shown = view.shown(run(*judged()), LINES, {})
     name, rows, bar = shown.slices[0]
     assert (name, rows, bar.margin if bar else None) == ("carrier = UA", 9_000, 0.03)
     assert [title for title, _ in shown.matrices] == [f"champion {CHAMPION[0]}", f"challenger {trained.version(1)}"]
@@ -140,7 +141,7 @@ def test_slice_has_its_own_margin_and_run_page_is_complete() -> None:
         f"scorer train show training.yaml {trained.run_id(1)}",
         f"model-registry inspect oci:./registry/m:{trained.version(1)} --key KEY.pub --json",
     ]
-    bare = view.shown(run(), LINES)
+    bare = view.shown(run(), LINES, {})
     assert (bare.rungs, bare.curve, bare.matrices, bare.rules, bare.slices, bare.spans) == ("", "", [], [], [], [])
 
 
@@ -150,15 +151,15 @@ def test_runs_are_selected_by_verdict_and_named_by_version_or_id() -> None:
         left_out=3,
         read=True,
     )
-    listing = view.training(library, [], {"show": "passed"})
+    listing = view.training(library, RunHistory(), [], {"show": "passed"}, 0.0)
     assert ([each.version for each in listing.rows.rows], listing.left_out) == ([trained.version(1)], 3)
     assert listing.verdicts == [("passed", 1), ("not judged", 1)]
     for name in (trained.version(1), trained.run_id(1)):
-        selected = view.training(library, [], {"run": name}).run
+        selected = view.training(library, RunHistory(), [], {"run": name}, 0.0).run
         assert selected is not None
         assert selected.version == trained.version(1)
-    assert view.training(library, [], {"run": ""}).run is None
-    assert view.training(library, [], {"run": "no such"}).run is None
+    assert view.training(library, RunHistory(), [], {"run": ""}, 0.0).run is None
+    assert view.training(library, RunHistory(), [], {"run": "no such"}, 0.0).run is None
 
 
 JSON = st.recursive(
@@ -195,7 +196,7 @@ def test_damaged_document_is_shown_or_has_a_one_line_fault(data: st.DataObject, 
     assert (statement.document is None) == bool(statement.fault)
     assert "\n" not in statement.fault
     assert len(statement.fault) <= 300
-    view.shown(training_run, LINES)
+    view.shown(training_run, LINES, {})
 
 
 @pytest.mark.parametrize(
@@ -223,3 +224,14 @@ def test_a_bar_lies_within_its_width(value: float, low: float, high: float, marg
     for place in (bar.left, bar.right, bar.mean, bar.zero, bar.edge or 0.0):
         assert 0 <= place <= runs.WIDTH
     assert bar.left <= bar.right
+
+
+def test_runs_without_records_keep_their_order_among_recorded_ones() -> None:
+    attested_runs = runs.runs(
+        [collect_attestations(trained.version(number), DIGEST, judged() if number == 3 else ()) for number in (4, 3, 2)], []
+    )
+    events = recorded_runs.refused(3)
+    listed = runs.with_records(attested_runs, recorded_runs.history(events), 0.0)
+    assert [each.version for each in listed] == [trained.version(4), trained.version(2), trained.version(3)]
+    assert [(each.attested, each.state) for each in listed] == [(True, ""), (True, ""), (True, "refused")]
+    assert runs.with_records(attested_runs, RunHistory(), 0.0) == attested_runs

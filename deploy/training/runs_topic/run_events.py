@@ -1,11 +1,36 @@
 """The events of a run, as its steps and trials report them while they happen. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class RunDescription:
+    """The facts about a run and its process that the event of its start reports.
+
+    Attributes:
+        folder: The folder of the run on this host.
+        metric: The metric by which the search compares trials; empty for the default of the target.
+    """
+
+    folder: str
+    recipe: str
+    metric: str
+    seed: int
+    workers: int
+    gpus: int
+    channel: str
 
 
 class RunEvents(Protocol):
     """Receives the events of one run. A call never raises, never waits longer than a second, and may come from any thread."""
+
+    def run_started(self, description: RunDescription) -> None:
+        """Report that a process begins or continues the run. This is the first event of the process."""
+
+    def run_ended(self, outcome: str, because: str, exit_code: int, log_tail: str) -> None:
+        """Report the outcome of the run, `failed`, or `stopped` after a requested step. It is the last event of the process."""
 
     def step_started(self, step: str) -> None:
         """Report the start of a step."""
@@ -28,6 +53,10 @@ class RunEvents(Protocol):
 
 class NoEvents:
     """Discards all events (implements `RunEvents`)."""
+
+    def run_started(self, description: RunDescription) -> None: ...
+
+    def run_ended(self, outcome: str, because: str, exit_code: int, log_tail: str) -> None: ...
 
     def step_started(self, step: str) -> None: ...
 

@@ -1,0 +1,69 @@
+"""The reports of recorded runs: complete for a run as it is written, and without a fault for hostile records."""
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from publisher.errors import Fatal
+from tests.support import recorded_runs, trained
+from tests.support.recorded_runs import RecordedEvents
+from training.commands import run_report
+from training.runs_topic.read_history import find_run
+
+
+def printed(report: RenderableType) -> str:
+    output = StringIO()
+    Console(file=output, width=200).print(report)
+    return output.getvalue()
+
+
+def test_refused_run_is_reported_with_its_rules_trials_and_cost() -> None:
+    (run,) = recorded_runs.history(recorded_runs.refused(1)).runs.values()
+    document = run_report.recorded_document(run, 1e12)
+    assert (document["outcome"], document["version"], document["digest"]) == (
+        "refused",
+        trained.version(1),
+        recorded_runs.DIGEST,
+    )
+    assert document["comparison"]["verdict"] == "refused"
+    assert [trial["metrics"][-1]["budget"] for trial in document["trials"]] == [27] * 6
+    assert json.loads(json.dumps(document)) == document
+    text = printed(run_report.recorded_tables(run, 1e12))
+    for part in ("refused", "recall of late", "learning_rate", "trained to", "seconds"):
+        assert part in text
+
+
+@pytest.mark.parametrize("result", [None, [], "x", {"parts": [{}]}, {"counts": 1}, {"rungs": [{"budget": 1}]}, {"rules": [{}]}])
+def test_step_with_any_result_is_reported_without_a_fault(result: Any) -> None:
+    events = RecordedEvents(1)
+    events.start()
+    for step in ("plan", "freeze", "copy", "join", "search", "push", "evaluate", "gate", "promote", "other"):
+        events.step(step, result)
+    (run,) = recorded_runs.history(events).runs.values()
+    assert run_report.recorded_document(run, 0.0)["steps"][-1]["step"] == "other"
+    assert "interrupted" in printed(run_report.recorded_tables(run, 1e12))
+
+
+def test_log_has_no_control_characters_of_the_records() -> None:
+    events = RecordedEvents(1)
+    events.start()
+    events.trial(0, 27, {})
+    events.fail_trial(0, "exit code 1", "line 1\n\x1b[31mline 2")
+    events.fail("search", "all failed\x1b[2J")
+    (run,) = recorded_runs.history(events).runs.values()
+    text = run_report.log_text(run, 0.0)
+    assert "\x1b" not in text
+    assert "--- trial 0 failed: exit code 1\nline 1\n" in text
+    assert "--- log of the run" in text
+
+
+def test_run_is_found_by_key_id_or_version() -> None:
+    history = recorded_runs.history(recorded_runs.refused(1), recorded_runs.refused(2))
+    for name in (trained.version(1), trained.run_id(1), recorded_runs.refused(1).run):
+        assert find_run(history, name, "m.runs").version == trained.version(1)
+    assert find_run(history, None, "m.runs", "join").version == trained.version(2)
+    with pytest.raises(Fatal, match=r"no run 'x' on m\.runs"):
+        find_run(history, "x", "m.runs")
