@@ -76,7 +76,7 @@ def two_versions(ground: TargetGround, gate: dict[str, Any]) -> tuple[dict[str, 
     gate = TRAINING["gate"] | gate
     ground.configure(search={"trials": 1, "rungs": [3]}, gate=gate)
     first = ground.result("run")
-    ground.configure(gate=gate | {"promote": "better"})
+    ground.configure(search={"trials": 1, "rungs": [4, 24]}, gate=gate | {"promote": "better"})
     return first, ground.result("run")
 
 
