@@ -37,7 +37,7 @@ class TargetGround(Ground):
         process = self.training(verb, *options)
         out, _ = process.communicate(timeout=SECONDS)
         assert process.returncode == code, (self.folder / "log").read_text()
-        return json.loads(out)
+        return json.loads(out) if out else None
 
     def evaluation(self) -> dict[str, Any]:
         """The attested evaluation of the version that the channel names."""
