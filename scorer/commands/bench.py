@@ -42,7 +42,7 @@ from scorer.schema_export.example_records import ExampleRecord, create_example_r
 from scorer.settings import Settings, load
 from scorer.settings.tables import TableSettings
 from scorer.tables.lookup import ExampleTables
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer
 
 ROUNDS = 5
@@ -210,7 +210,7 @@ def _joined_values(model_package: Package) -> dict[str, NDArray[Any]]:
 def _measure_sizes(
     settings: Settings, servable: Servable, events: Sequence[ExampleRecord], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[BatchCost, ...]]:
-    target = Target(settings.output.topic, 1, RECORD_BYTES)
+    target = TargetTopic(settings.output.topic, 1, RECORD_BYTES)
     scoring = BatchScorer(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
     decoder = servable.loaded.decoder

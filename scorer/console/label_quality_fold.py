@@ -71,7 +71,7 @@ class LabelQualityFold:
         columns = list(zip(*self.answers.values(), strict=True)) or [(), (), ()]
         answers.add(NOWHERE, range(count), [0] * count, from_digests(self.answers), *columns)
         answered = answers.rows.newest()
-        classes = known(self.configured, answered.columns, answers.decisions, numbers=self.numbers)
+        classes = known(self.configured, answered.columns, answers.decisions, numeric=self.numbers)
         labels = Labels(NOWHERE[0], classes, numbers=self.numbers)
         values = list(self.labels.values())
         labels.add(answered, 0, range(len(values)), [0] * len(values), from_digests(self.labels), values)

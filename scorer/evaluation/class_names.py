@@ -73,13 +73,13 @@ BINARY = Classes(("0", "1"), named=False)
 
 
 def known(
-    configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes, *, numbers: bool = False
+    configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes, *, numeric: bool = False
 ) -> Classes | None:
     """Return the configured classes, or else the classes that occur as decisions of the answers; None without either.
 
-    `numbers` states that outcomes are configured to be numbers: there are no classes.
+    `numeric` states that outcomes are configured to be numbers: there are no classes.
     """
-    if numbers:
+    if numeric:
         return None
     # If all decisions are the same and the scores are no lists, the classes are the outcomes 0 and 1.
     if configured:

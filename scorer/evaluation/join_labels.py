@@ -56,7 +56,7 @@ def measure(settings: Settings, window: TimeRange, show: ShowProgress = ignore_p
         raise Fatal(f"{settings.output.topic} has {unreadable:,} records, and none is a readable score", FORMAT_HINT, USAGE)
     answered = answers.rows.newest()
     numbers = settings.labels.kind == "number"
-    classes = known(settings.labels.classes, answered.columns, answers.decisions, numbers=numbers)
+    classes = known(settings.labels.classes, answered.columns, answers.decisions, numeric=numbers)
     labels, read = join(bus, settings, classes, answered, show=show)
     assessment = assess(answers, answered, labels)
     return replace(assessment, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read

@@ -65,7 +65,7 @@ class BothAnswers:
         tables = [side.rows.newest() for side in self._sides]
         configured = settings.labels.classes or classes_of(signature)
         numbers = settings.labels.kind == "number"
-        classes = known(configured, tables[0].columns, self._sides[0].decisions, numbers=numbers)
+        classes = known(configured, tables[0].columns, self._sides[0].decisions, numeric=numbers)
         labels, _ = join_labels.join(bus, settings, classes, tables[0])
         return assess_both(list(zip(self._sides, tables, strict=True)), labels)
 

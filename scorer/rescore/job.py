@@ -40,7 +40,7 @@ from scorer.scores import formats
 from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings
 from scorer.settings.features import FeatureLogSettings
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 
 CHUNK_RECORDS = 5_000  # the most selected records of one transaction
 CHUNKS_A_SECOND = 10.0  # chunks are smaller if a rate is requested, so that this many fit in a second
@@ -142,7 +142,7 @@ def rescore(
     inputs = set(reader.partitions(settings.input.topics))
     requested = define_job(settings, job, reader)
     corrections = described[settings.corrections_topic]
-    target = Target(corrections.name, corrections.partitions, corrections.max_bytes)
+    target = TargetTopic(corrections.name, corrections.partitions, corrections.max_bytes)
     sources = open_sources(settings, servable.loaded.model.signature(), reader)
     correcting = ChunkRescorer(settings, job.name, servable, target, formats.as_json(settings), sources)
     with contextlib.closing(_session(settings, job.name, smallest)) as session:

@@ -24,7 +24,7 @@ from scorer.rescore.selection import AsJson, read
 from scorer.scores.decode_record import ScoreRecord
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField, Row
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
 AHEAD_MS = 3_600_000  # a record whose scoring time is further in the future than this is not trusted
@@ -126,7 +126,7 @@ class ChunkRescorer:
         settings: Settings,
         job: str,
         servable: Servable,
-        target: Target,
+        target: TargetTopic,
         as_json: AsJson,
         sources: InputSources = InputSources(),
     ) -> None:
@@ -137,7 +137,7 @@ class ChunkRescorer:
         self._target = target
         self._as_json = as_json
         self._sources = sources
-        self._scoring = BatchScorer(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
+        self._scoring = BatchScorer(settings, target, TargetTopic(settings.dead_letter.topic, 1, target.max_bytes))
 
     def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
         """Return the corrections of a chunk in the order of its records. Add each selected record to the counts of the chunk.

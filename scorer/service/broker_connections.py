@@ -35,7 +35,7 @@ from scorer.service.preflight import StartCheck
 from scorer.service.replica_claim import ReplicaGuard, guard_replica
 from scorer.settings import Settings
 from scorer.tables.tables import Tables
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 
 
 class BrokerConnections:
@@ -69,7 +69,7 @@ class BrokerConnections:
         if self._errors.fatal is not None:
             raise refused(self._settings.kafka, self._errors.fatal)
 
-    def current_targets(self) -> tuple[Target, ...] | None:
+    def current_targets(self) -> tuple[TargetTopic, ...] | None:
         """Return the output and dead-letter topics as they are now, and the topic of the feature log if there is one.
 
         The result is None if the topics cannot be described.

@@ -23,7 +23,7 @@ from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.status_record import HEARTBEAT_SECONDS, SILENT_SECONDS, parse
 from scorer.service.replica_claim import expiry_seconds
 from scorer.settings import Settings
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.retry_backoff import replica_conflict
 
 log = logging.getLogger(__name__)
@@ -46,11 +46,11 @@ class StartCheck:
         features: the topic of the feature log; None without a feature log.
     """
 
-    output: Target
-    dead_letter: Target
+    output: TargetTopic
+    dead_letter: TargetTopic
     dead_members: Set[str] = frozenset()
     input_retention: Mapping[str, float] = field(default_factory=dict)
-    features: Target | None = None
+    features: TargetTopic | None = None
 
     @property
     def largest_batch(self) -> int:
@@ -92,7 +92,7 @@ def check_rights(settings: Settings) -> None:
         log.info("the access rights cannot be checked: %s", error)
 
 
-def current_targets(settings: Settings) -> tuple[Target, ...] | None:
+def current_targets(settings: Settings) -> tuple[TargetTopic, ...] | None:
     """Return the output and dead-letter topics as they are now, and the topic of the feature log if there is one.
 
     The result is None if no broker answers, or if a topic is missing.
@@ -120,14 +120,14 @@ def _describe_topics(settings: Settings, admin: AdminClient) -> dict[str, topics
     return described
 
 
-def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic]) -> tuple[Target, ...]:
+def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic]) -> tuple[TargetTopic, ...]:
     output = described[settings.output.topic]
     features = [described[settings.features.topic]] if settings.features.topic else []
     dead_letter = described.get(settings.dead_letter.topic, output)  # a shadow writes no dead letters
     return (
-        Target(settings.output.topic, output.partitions, output.max_bytes),
-        Target(settings.dead_letter.topic, dead_letter.partitions, dead_letter.max_bytes),
-        *(Target(topic.name, topic.partitions, topic.max_bytes) for topic in features),
+        TargetTopic(settings.output.topic, output.partitions, output.max_bytes),
+        TargetTopic(settings.dead_letter.topic, dead_letter.partitions, dead_letter.max_bytes),
+        *(TargetTopic(topic.name, topic.partitions, topic.max_bytes) for topic in features),
     )
 
 

@@ -24,7 +24,7 @@ from scorer.worker.read_headers import BatchHeaders, FieldId
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetTopic:
     """A topic that records are written to, the number of partitions in use, and the size of its largest record in bytes."""
 
     topic: str
@@ -36,7 +36,7 @@ class Target:
         """The largest size of key and value together, in bytes."""
         return max(0, self.max_bytes - RECORD_OVERHEAD)
 
-    def reduced_to(self, current: "Target") -> "Target":
+    def reduced_to(self, current: "TargetTopic") -> "TargetTopic":
         """Return this target with at most as many partitions as `current`, which describes the topic as it is now."""
         return replace(self, partitions=min(self.partitions, current.partitions))
 
@@ -77,7 +77,7 @@ def encode(
     answers: Answers,
     encoder: RecordEncoder,
     settings: Settings,
-    target: Target,
+    target: TargetTopic,
     at_ms: int,
 ) -> EncodedRows:
     """Encode the records of answered events with `at_ms` (Unix ms) as the time of scoring."""
@@ -113,7 +113,7 @@ def encode_columns(
     scores: Sequence[VersionScores],
     answers: Answers,
     settings: Settings,
-    target: Target,
+    target: TargetTopic,
     at_ms: int,
 ) -> ColumnarRecords | None:
     """Encode the records of a whole batch as columns.
@@ -138,7 +138,7 @@ def encode_columns(
 
 
 def _encode_values(
-    batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, target: Target, at_ms: int
+    batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, target: TargetTopic, at_ms: int
 ) -> Sequence[bytes]:
     """Encode the values of score records. A value that would exceed the record limit is encoded without carried fields."""
     rows = answers.rows
@@ -172,7 +172,7 @@ def _record_headers(
     return headers
 
 
-def _without_oversize(rows: list[int], records: Sequence[Record], status: str, target: Target) -> EncodedRows:
+def _without_oversize(rows: list[int], records: Sequence[Record], status: str, target: TargetTopic) -> EncodedRows:
     """Separate the rows whose record fits the topic from the rows that are rejected because their record is too large."""
     fitting: list[tuple[int, Record]] = []
     rejected: dict[int, Poison] = {}

@@ -24,7 +24,7 @@ from scorer.models.constant_fallback import ConstantFallback
 from scorer.models.servable import Servable
 from scorer.scores.answer import BatchAnswers
 from scorer.settings import Settings
-from scorer.worker.encode import Answers, EncodedRows, Target, encode
+from scorer.worker.encode import Answers, EncodedRows, TargetTopic, encode
 from scorer.worker.log_features import LoggedBatch, positions_of
 from scorer.worker.read_headers import BatchHeaders, FieldId
 
@@ -95,7 +95,7 @@ class Pipeline:
     """
 
     settings: Settings
-    output: Target
+    output: TargetTopic
     look_up_seconds: float
     features: FeatureRecordBuilder | None = None
 

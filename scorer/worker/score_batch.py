@@ -29,7 +29,7 @@ from scorer.native.produce_records import ColumnarRecords
 from scorer.settings import Settings
 from scorer.worker.canary_routing import UNAVAILABLE, Arms
 from scorer.worker.canary_scoring import CanaryResult, score_with_canary
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, total_seconds
 from scorer.worker.read_headers import read_headers
 
@@ -132,7 +132,7 @@ def unreadable_rows(batch: Batch) -> dict[int, Poison]:
     return dict.fromkeys(batch.unread, UNREAD) | ranges
 
 
-def feature_builder(settings: Settings, target: Target | None) -> FeatureRecordBuilder | None:
+def feature_builder(settings: Settings, target: TargetTopic | None) -> FeatureRecordBuilder | None:
     """Return the builder of feature records, with the configured sample, for the topic `target`; None without a topic."""
     if target is None:
         return None
@@ -153,9 +153,9 @@ class BatchScorer:
     def __init__(
         self,
         settings: Settings,
-        output: Target,
-        dead: Target,
-        features: Target | None = None,
+        output: TargetTopic,
+        dead: TargetTopic,
+        features: TargetTopic | None = None,
         *,
         look_up_seconds: float = math.inf,
     ) -> None:
@@ -167,7 +167,7 @@ class BatchScorer:
         self._fallback = ConstantFallback.of(settings.model.fallback)
 
     @property
-    def output(self) -> Target:
+    def output(self) -> TargetTopic:
         """The topic of scores."""
         return self.pipeline.output
 
@@ -177,7 +177,7 @@ class BatchScorer:
         features = [self._features.max_bytes] if self._features else []
         return min(self.output.max_bytes, self.dead.max_bytes, *features)
 
-    def reduce_partitions(self, output: Target, dead: Target, features: Target | None = None) -> bool:
+    def reduce_partitions(self, output: TargetTopic, dead: TargetTopic, features: TargetTopic | None = None) -> bool:
         """Use at most as many partitions as the topics have now. Return whether the number in use has changed.
 
         A recreated topic may have fewer partitions than before. Added partitions are used only after a restart, because keys

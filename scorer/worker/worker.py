@@ -39,7 +39,7 @@ from scorer.worker.batching import BatchCollector
 from scorer.worker.broker_rejected_records import RejectedBatchPublisher
 from scorer.worker.canary_routing import ArmAssigner, Arms
 from scorer.worker.dependency_outage import BackendOutage
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.retry_backoff import RetryBackoff
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from scorer.worker.shadow_sampling import skip_to_end
@@ -91,7 +91,7 @@ class Worker:
         metrics: Metrics,
         progress: WorkerProgress,
         traces: Traces,
-        targets: Callable[[], tuple[Target, ...] | None] = unknown_targets,
+        targets: Callable[[], tuple[TargetTopic, ...] | None] = unknown_targets,
         assigner: ArmAssigner | None = None,
         context: Context | None = None,
         tables: Tables | None = None,

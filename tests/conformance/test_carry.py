@@ -22,7 +22,7 @@ from scorer.scores.outputs import Scores
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
 from scorer.topics import RECORD_OVERHEAD
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
@@ -118,7 +118,7 @@ class Case:
         score = lambda tensors, _: Scores(SIGNATURE, {"y": np.zeros(len(tensors["x"]), np.float32)})  # noqa: E731
         loaded = SimpleNamespace(decoder=self.decoder, score=score)
         servable = cast(Servable, SimpleNamespace(loaded=loaded, encoder=encoder, label="m:1"))
-        scoring = BatchScorer(self.settings, Target("o", 1, largest), Target("dead", 1, 1_000_000))
+        scoring = BatchScorer(self.settings, TargetTopic("o", 1, largest), TargetTopic("dead", 1, 1_000_000))
         count = len(values)
         headers: list[Headers] = [[("deadline", str(deadline).encode())] if deadline else None] * count
         batch = Batch(["t"] * count, [0] * count, list(range(count)), [None] * count, values, [1] * count, headers)

@@ -27,7 +27,7 @@ from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 from scorer.settings.input import InputSettings
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer
 from tests.unit.scorer.decoding.formats import (
     MIXED,
@@ -204,7 +204,7 @@ def answers(case: Case, batch: Batch) -> list[tuple[str, str | None, int]]:
         encoder=encoder,
         label="m:1",
     )
-    scoring = BatchScorer(case.settings, Target("o", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(case.settings, TargetTopic("o", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     found = []
     for topic, value, *_, headers in scoring.score(batch, cast(Servable, servable), Context(Clock(lambda: NOW))).records:
         if topic == "o":

@@ -21,7 +21,7 @@ from scorer.models.servable import Servable
 from scorer.native.produce_records import ColumnarRecords
 from scorer.settings import Settings
 from scorer.worker.canary_routing import Arms
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.conformance.test_native_records import OUTPUTS, PLACES, ROOM, Model, batches, batches_drawn, servable_of
 
@@ -53,7 +53,9 @@ def scored(
             "region": "r",
         }
     )
-    scorer = BatchScorer(configured, Target("out", 2, output_room), Target("dead", 1, ROOM), Target("log", 3, room))
+    scorer = BatchScorer(
+        configured, TargetTopic("out", 2, output_room), TargetTopic("dead", 1, ROOM), TargetTopic("log", 3, room)
+    )
     servable = replace(servable_of(model), features=encoder) if encoder else logging(model)
     return scorer.score(batch, servable, Context(Clock(lambda: 99)), arms=arms)
 

@@ -32,7 +32,7 @@ from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
 from scorer.worker.canary_routing import Arms
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.decoding.formats import texts
 
@@ -180,7 +180,7 @@ def scored(batch: Batch, model: Model, room: int, arms: Arms | None = None, **ou
     configured = Settings.model_validate(
         {"name": "n", "kafka": {"bootstrap_servers": "b"}, "model": {"source": "oci:./r/m"}, **names}
     )
-    return BatchScorer(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(
+    return BatchScorer(configured, TargetTopic("out", 2, room), TargetTopic("dead", 1, ROOM)).score(
         batch, servable_of(model), Context(Clock(lambda: 99)), arms=arms
     )
 

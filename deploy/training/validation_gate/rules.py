@@ -125,8 +125,7 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
     yield from _of_metric(intervals.get(gate.metric), gate.metric, gate.margin * _scale(evidence, gate.metric), gate.promote)
     yield from _of_classes(target, intervals, gate)
     if target.kind != "regression":
-        if gate.metric != "brier":
-            yield _of_brier(intervals.get("brier"), gate.margin)
+        yield _of_brier(intervals.get("brier"), gate.margin)
     elif gate.metric != "mae":
         yield _of_mean_error(intervals.get("mae"), gate.margin * _scale(evidence, "mae"))
     yield _of_slices(slices, goal(gate.metric), gate.slice_margin)

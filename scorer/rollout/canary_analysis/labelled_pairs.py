@@ -114,7 +114,7 @@ class LabelledPairs:
             return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions", label_settings)
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
         numbers = settings.labels.kind == "number"
-        classes = known(settings.labels.classes, columns, self._decisions, numbers=numbers)
+        classes = known(settings.labels.classes, columns, self._decisions, numeric=numbers)
         labels, spans = join_labels.join(bus, settings, classes, answered, until)
         cells = loss_differences(answered, labels)
         reason = "" if cells.pairs else missing_reason(answered, labels)

@@ -26,7 +26,7 @@ from scorer.decoding.batch import Batch
 from scorer.models.loaded_model import loader
 from scorer.models.servable import Servable, make
 from scorer.settings import Settings, load
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer
 from tests.benchmarks.bench.workload import HELD_OUT, Workload, configuration, key
 
@@ -95,7 +95,7 @@ class Parts:
         read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
         ready = loader(self.settings)
         self.servable: Servable = make(read, Resolution(read.digest, "1.0.0", 1), ready, self.settings)
-        target = Target(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
+        target = TargetTopic(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
         self.scoring = BatchScorer(self.settings, target, target)
 
     def batch(self, size: int) -> Batch:

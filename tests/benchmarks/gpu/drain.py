@@ -21,7 +21,7 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings, load
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer
 from scorer.worker.worker import Worker
 from tests.support.transport_memory import MemoryLog, transport
@@ -57,7 +57,7 @@ class Ground:
         """Answer all events, in batches of at most `max_events`. `due` as in MemoryConsumer."""
         batching = self._settings.batching.model_copy(update={"max_events": max_events})
         settings: Settings = self._settings.model_copy(update={"batching": batching})
-        target = Target("scores", 1, RECORD_BYTES)
+        target = TargetTopic("scores", 1, RECORD_BYTES)
         intake, session = transport(settings.owner, "events", events, log, due)
         versions: Any = SimpleNamespace(
             serving={"champion": self.servable},

@@ -37,7 +37,7 @@ class TargetGround(Ground):
         process = self.training(verb, *options)
         out, _ = process.communicate(timeout=SECONDS)
         assert process.returncode == code, (self.folder / "log").read_text()
-        return json.loads(out)
+        return json.loads(out) if out else None
 
     def evaluation(self) -> dict[str, Any]:
         """The attested evaluation of the version that the channel names."""
@@ -76,7 +76,7 @@ def two_versions(ground: TargetGround, gate: dict[str, Any]) -> tuple[dict[str, 
     gate = TRAINING["gate"] | gate
     ground.configure(search={"trials": 1, "rungs": [3]}, gate=gate)
     first = ground.result("run")
-    ground.configure(gate=gate | {"promote": "better"})
+    ground.configure(search={"trials": 1, "rungs": [4, 24]}, gate=gate | {"promote": "better"})
     return first, ground.result("run")
 
 

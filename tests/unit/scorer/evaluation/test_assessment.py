@@ -31,7 +31,7 @@ def assessed(
     ids = [str(number) for number in range(count)]
     answers.add(PLACE, range(count), range(count), hash_ids(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)
     answered = answers.rows.newest()
-    joined_labels = Labels("labels", known(classes, answered.columns, answers.decisions, numbers=numbers), numbers=numbers)
+    joined_labels = Labels("labels", known(classes, answered.columns, answers.decisions, numeric=numbers), numbers=numbers)
     named = hash_ids(label.id if isinstance(label, Label) else "" for label in labels)
     joined_labels.add(answered, 0, range(len(labels)), range(len(labels)), named, labels)
     return assess(answers, answered, joined_labels)

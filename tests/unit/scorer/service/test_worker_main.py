@@ -44,7 +44,7 @@ from scorer.service.report_status import StatusReporter
 from scorer.service.worker_main import Service
 from scorer.settings import Settings
 from scorer.tables.tables import Tables
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from tests.support import models
 from tests.unit.scorer.consumer.group import TOPIC, Group, event
 from tests.unit.scorer.tables.fake_source import FakeSource
@@ -75,7 +75,7 @@ class ScriptedConnections(BrokerConnections):
 
     def check_start(self, _: threading.Event) -> StartCheck:
         self._site.step("topics")
-        return StartCheck(Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+        return StartCheck(TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
 
     def check_rights(self) -> None:
         self._site.step("rights")

@@ -11,13 +11,13 @@ from scorer.service.worker_variants import SHADOW_NICENESS
 from scorer.settings import Settings
 from scorer.settings.shadow_worker import ShadowWorkerSettings
 from scorer.worker.canary_routing import ArmAssigner
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer
 from scorer.worker.shadow import ShadowScorer
 from scorer.worker.shadow_sampling import ShadowSampler
 from tests.unit.scorer.minimal import minimal
 
-START = StartCheck(Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+START = StartCheck(TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
 
 
 def classes_of(settings: Settings) -> list[type]:

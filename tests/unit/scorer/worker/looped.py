@@ -19,7 +19,7 @@ from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
 from scorer.tables.tables import Tables
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from scorer.worker.worker import Worker, unknown_targets
 from tests.unit.scorer.consumer.group import TOPIC, Group
@@ -47,7 +47,7 @@ class Looped:
         mark: OffsetMetadata = SCORED_BY_US,
         answers: AnswerStartOffsets | None = None,
         settings: Settings = SETTINGS,
-        targets: Callable[[], tuple[Target, Target] | None] = unknown_targets,
+        targets: Callable[[], tuple[TargetTopic, TargetTopic] | None] = unknown_targets,
         tables: Tables | None = None,
     ) -> None:
         self.group = Group()
@@ -69,7 +69,7 @@ class Looped:
         self.versions.serve_aspired.return_value = False
         self.versions.registry_revision.return_value = math.inf
         self.scoring = create_autospec(BatchScorer, instance=True)
-        self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)
+        self.scoring.output = self.scoring.dead = TargetTopic("out", 1, 1_000_000)
         self.scoring.largest_request = 1_000_000
         self.scoring.score.side_effect = lambda batch, *_: ScoredBatch(
             [("out", b"1", None, 0, 1, None)] * len(batch), outcomes=Counter(scored=len(batch))

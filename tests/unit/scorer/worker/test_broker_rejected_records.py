@@ -23,7 +23,7 @@ from scorer.decoding.batch import Batch, UnreadableRange
 from scorer.features.record_builder import FeatureRecords
 from scorer.worker.batch_metrics import PendingBatch
 from scorer.worker.broker_rejected_records import LONGEST_KEY, RejectedBatchPublisher
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.consumer.group import TOPIC
 from tests.unit.scorer.worker.looped import SETTINGS
@@ -95,7 +95,7 @@ def published(
     partitions = AssignedPartitions()
     partitions.assign(StartPosition("position", TopicPartition(TOPIC, number, 0), OffsetMetadata()) for number in set(places))
     intake = SimpleNamespace(partitions=partitions, group="metadata")
-    scoring = BatchScorer(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
+    scoring = BatchScorer(SETTINGS, TargetTopic("out", 3, 1_000_000), TargetTopic("dead", 2, 1_000_000))
     rejected = RejectedBatchPublisher(cast(EventConsumer, intake), cast(Session, broker), scoring, context or Context())
     try:
         published_first = [*done.scored.records, *logged.values(), *done.version_changes]

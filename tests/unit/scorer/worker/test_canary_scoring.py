@@ -17,7 +17,7 @@ from scorer.backends.base import InferenceFailed
 from scorer.models.servable import Servable
 from scorer.worker.canary_routing import Arms
 from scorer.worker.canary_scoring import HOPELESS
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.worker.test_score_batch import RAISED, STAGES, Fake, batch, settings
 
@@ -49,7 +49,7 @@ class Version(Fake):
 
 
 def scored(values: Sequence[bytes], canary: Sequence[bool], champion: Version, candidate: Version | None) -> ScoredBatch:
-    scoring = BatchScorer(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(settings(), TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     arms = Arms(np.array(canary, bool), cast(Servable, candidate), "" if candidate else "breaker")
     return scoring.score(batch(values), cast(Servable, champion), Context(Clock(lambda: 1)), arms=arms)
 
@@ -142,7 +142,7 @@ def test_a_fallback_asks_no_model_and_keeps_arms_and_dead_letters(rows: list[tup
     }
     champion, candidate = Version("champion", errors), Version("canary", {})
     model = {"source": "oci:./r", "backend": "open-inference", "fallback": {"score": -1, "decision": "review"}}
-    scoring = BatchScorer(settings(model=model), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(settings(model=model), TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     arms = Arms(np.array([in_canary for in_canary, _ in rows], bool), cast(Servable, candidate))
     result = scoring.fall_back(batch(values), cast(Servable, champion), Context(Clock(lambda: 1)), arms=arms)
     texts = [(record[0], record[1]) for record in result.slots if record is not None]

@@ -23,7 +23,7 @@ from scorer.native.fetch import MessageColumns
 from scorer.native.produce_records import RecordPiece
 from scorer.settings import Settings
 from scorer.worker.canary_routing import Arms
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.worker.test_canary_scoring import Version, values_of
 from tests.unit.scorer.worker.test_score_batch import RAISED, STAGES, batch, settings
@@ -52,10 +52,10 @@ class LoggedVersion(Version):
         return decoded
 
 
-def logging_scorer(log: Target, sample: float = 1.0, **model: Any) -> BatchScorer:
+def logging_scorer(log: TargetTopic, sample: float = 1.0, **model: Any) -> BatchScorer:
     base = settings(**model).model_dump(mode="json", exclude_unset=True)
     features = Settings.model_validate(base | {"features": {"topic": log.topic, "sample": sample}})
-    return BatchScorer(features, Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000), log)
+    return BatchScorer(features, TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000), log)
 
 
 def logged_records(result: ScoredBatch) -> list[FeatureRecord]:
@@ -86,7 +86,7 @@ def test_each_score_has_one_feature_record_with_its_inputs_and_its_version(
 
     champion = version("champion", [ours for _, _, ours in rows])
     candidate = version("canary", [theirs for _, theirs, _ in rows])
-    scoring = logging_scorer(Target("log", 3, 1_000_000), sample)
+    scoring = logging_scorer(TargetTopic("log", 3, 1_000_000), sample)
     events = batch(values)
     arms = Arms(np.array([in_canary for in_canary, *_ in rows], bool), cast(Servable, candidate))
     result = scoring.score(events, cast(Servable, champion), Context(Clock(lambda: 5)), arms=arms)
@@ -113,9 +113,9 @@ def test_answers_of_no_model_have_no_feature_record() -> None:
     values = values_of(4)
     model = {"source": "oci:./r", "backend": "open-inference", "fallback": {"score": -1, "decision": "review"}}
     version = cast(Servable, LoggedVersion("champion", {}))
-    fallback = logging_scorer(Target("log", 1, 1_000_000), model=model).fall_back(batch(values), version)
+    fallback = logging_scorer(TargetTopic("log", 1, 1_000_000), model=model).fall_back(batch(values), version)
     assert (fallback.outcomes["fallback"], fallback.features) == (4, [])
-    scoring = logging_scorer(Target("log", 1, 1_000_000))
+    scoring = logging_scorer(TargetTopic("log", 1, 1_000_000))
     assert scoring.give_up(batch(values), version, Context(), "was killed").features == []
     deadlines = [[("deadline", b"1")], None, None, None]
     expired = scoring.score(batch(values, deadlines), version, Context(Clock(lambda: 5)))
@@ -125,7 +125,7 @@ def test_answers_of_no_model_have_no_feature_record() -> None:
 
 @pytest.mark.parametrize("room", [0, 100_000])
 def test_a_feature_record_that_is_too_large_is_left_out_and_counted(room: int) -> None:
-    scoring = logging_scorer(Target("log", 1, room))
+    scoring = logging_scorer(TargetTopic("log", 1, room))
     result = scoring.score(batch(values_of(3)), cast(Servable, LoggedVersion("champion", {})))
     assert result.outcomes["scored"] == 3
     assert (len(logged_records(result)), result.dropped_features["oversize"]) == ((3, 0) if room else (0, 3))

@@ -10,7 +10,7 @@ from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.worker import worker as loop_module
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.consumer.group import event
 from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped
@@ -74,14 +74,14 @@ def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
     failure: Exception | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_module, "GROUP_POLL_SECONDS", 0.0)
-    targets = Target("out", 2, 9), Target("dead", 8, 9)
+    targets = TargetTopic("out", 2, 9), TargetTopic("dead", 8, 9)
     looped = Looped(targets=lambda: targets)
-    scorer = BatchScorer(SETTINGS, Target("out", 4, 1_000), Target("dead", 4, 1_000))
+    scorer = BatchScorer(SETTINGS, TargetTopic("out", 4, 1_000), TargetTopic("dead", 4, 1_000))
     looped.scoring.reduce_partitions.side_effect = scorer.reduce_partitions
     looped.session.tick.side_effect = [failure, None, None] if failure else None
     looped.run(3)
-    assert scorer.output == Target("out", expected, 1_000)
-    assert scorer.dead == Target("dead", 4, 1_000)
+    assert scorer.output == TargetTopic("out", expected, 1_000)
+    assert scorer.dead == TargetTopic("dead", 4, 1_000)
 
 
 def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None:
@@ -92,7 +92,7 @@ def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None
             raise RecordRejected("too large", guilty, certain=True)
 
     looped.session.publish.side_effect = publish
-    looped.scoring.dead = Target("dead", 1, 1_000_000)
+    looped.scoring.dead = TargetTopic("dead", 1, 1_000_000)
     looped.scoring.dead_letter.side_effect = lambda *_: ("dead", b"event", None, 0, 1, [])
     looped.group.waiting.append(event(7))
     looped.run(1)

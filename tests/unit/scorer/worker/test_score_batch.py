@@ -19,7 +19,7 @@ from scorer.decoding.batch import Batch
 from scorer.decoding.types import Decoded
 from scorer.models.servable import Servable
 from scorer.settings import Settings
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
 STAGES = ("decode", "infer", "encode")
@@ -77,7 +77,7 @@ def batch(values: Sequence[bytes], headers: Any = None) -> Batch:
 
 
 def scored(events: Batch, fake: Fake) -> ScoredBatch:
-    scoring = BatchScorer(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(settings(), TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     return scoring.score(events, cast(Servable, fake), Context(Clock(lambda: 1)))
 
 
@@ -126,7 +126,7 @@ def test_a_model_that_answers_nothing_any_more_convicts_no_event() -> None:
 
 
 def test_an_event_that_is_given_up_is_not_looked_at() -> None:
-    scoring = BatchScorer(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(settings(), TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     unreadable: Any = [[("deadline", object())]]
     result = scoring.give_up(
         batch([b"1"], unreadable), cast(Servable, Fake({})), Context(Clock(lambda: 1)), "was ended by SIGSEGV"
@@ -146,9 +146,9 @@ def test_an_event_whose_id_is_not_utf8_is_a_dead_letter() -> None:
 
 
 def test_the_feature_log_uses_no_more_partitions_than_its_recreated_topic_has() -> None:
-    scoring = BatchScorer(settings(), Target("out", 4, 9_000), Target("dead", 4, 8_000), Target("log", 4, 7_000))
+    scoring = BatchScorer(settings(), TargetTopic("out", 4, 9_000), TargetTopic("dead", 4, 8_000), TargetTopic("log", 4, 7_000))
     assert scoring.largest_request == 7_000
-    assert not scoring.reduce_partitions(Target("out", 4, 1), Target("dead", 4, 1), Target("log", 6, 1))
-    assert scoring.reduce_partitions(Target("out", 4, 1), Target("dead", 4, 1), Target("log", 3, 1))
+    assert not scoring.reduce_partitions(TargetTopic("out", 4, 1), TargetTopic("dead", 4, 1), TargetTopic("log", 6, 1))
+    assert scoring.reduce_partitions(TargetTopic("out", 4, 1), TargetTopic("dead", 4, 1), TargetTopic("log", 3, 1))
     assert scoring.pipeline.features is not None
     assert scoring.pipeline.features.partitions == 3

@@ -18,7 +18,7 @@ from scorer.models.servable import CanaryArm, Servable
 from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.shadow import ShadowSettings
 from scorer.worker.canary_routing import Arms
-from scorer.worker.encode import Target
+from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import ScoredBatch
 from scorer.worker.shadow import ShadowScorer
 from scorer.worker.shadow_sampling import ShadowSampler
@@ -56,7 +56,7 @@ def scored(
     headers: Any = None,
 ) -> ScoredBatch:
     """`rows` say of each event whether it is sampled, and whether it is the canary's."""
-    scoring = ShadowScorer(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = ShadowScorer(settings(), TargetTopic("shadow", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     sampled, canary = (np.array([row[at] for row in rows], bool) for at in (0, 1))
     arms = Arms(canary, cast(Servable, candidate), reason, sampled, ("2.0.0", "sha256:c"))
     return scoring.score(batch(values, headers), cast(Servable, champion), Context(Clock(lambda: 10_000)), arms=arms)
@@ -106,7 +106,7 @@ def test_what_a_broken_model_fails_is_no_record_against_it() -> None:
 
 
 def test_an_event_that_kills_is_recorded_in_the_name_of_the_version_that_it_was_for() -> None:
-    scoring = ShadowScorer(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = ShadowScorer(settings(), TargetTopic("shadow", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     champion, candidate = cast(Servable, Shadow("champion", {})), cast(Servable, Shadow("candidate", {}))
     for in_canary, recorder in ((False, b"candidate in champion"), (True, b"champion in canary")):
         arms = Arms(np.array([in_canary]), candidate, "", np.array([True]))

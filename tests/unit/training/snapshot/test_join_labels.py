@@ -300,7 +300,8 @@ def test_labels_of_several_classes_are_indices_of_their_names(tmp_path: Path) ->
         Bench(tmp_path / "without", events, labels).joined(signature=signature, labels=classes)
     every = [[*labels[0], label(3, "a")]]
     joined = Bench(tmp_path / "every", events, every).joined(signature=signature, labels=classes)
-    assert (joined.rows.outcomes.dtype, joined.rows.outcomes.tolist()) == (np.int16, [1, 2, 2, 0])
+    assert joined.rows.outcomes.dtype == np.int16
+    assert joined.rows.outcomes.tolist() == [1, 2, 2, 0]
     assert class_counts(joined.rows) == {"a": 1, "b": 1, "c": 2}
     assert (joined.labels.counts["conflicting"], joined.labels.counts["unknown-class"]) == (1, 1)
 
@@ -309,7 +310,8 @@ def test_labels_of_a_regression_are_numbers(tmp_path: Path) -> None:
     labels = [[label(0, 1.5), label(1, -3), label(2, "late"), label(3, True), label(3, None)]]
     events = [[*FIRST, event(2, 50), event(3, 40)]]
     joined = Bench(tmp_path, events, labels).joined(labels={"topic": LABELS, "kind": "number"})
-    assert (joined.rows.outcomes.dtype, joined.rows.outcomes.tolist()) == (np.float64, [1.5, -3.0])
+    assert joined.rows.outcomes.dtype == np.float64
+    assert joined.rows.outcomes.tolist() == [1.5, -3.0]
     assert outcome_range(joined.rows) == {"mean": -0.75, "deviation": 2.25, "minimum": -3.0, "maximum": 1.5}
     assert (joined.labels.counts["no-number"], joined.labels.counts["withdrawn"]) == (1, 1)
     assert joined.rows.digest() != replace(joined.rows, outcomes=joined.rows.outcomes + 1e-9).digest()
