@@ -109,7 +109,7 @@ def test_a_scorer_without_a_topic_of_labels_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_tells_every_setting_with_its_words_and_default() -> None:
-    table = (ROOT / "deploy/training/reference.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
+    table = (ROOT / "deploy/training/settings.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", table, re.MULTILINE))
     documented: dict[str, tuple[str, Any]] = {}
     for name, field in TrainingSettings.model_fields.items():
