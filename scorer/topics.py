@@ -158,7 +158,17 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
         existing: The existing topics of the settings, by name.
         all_names: The names of all topics of the broker, for suggestions of similar names.
     """
-    lines = _absent(settings, [name for name in required(settings) if name not in existing], all_names)
+    return missing_faults(settings, existing, all_names) + unfit_faults(settings, existing)
+
+
+def missing_faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names: Iterable[str] = ()) -> list[str]:
+    """Return one line of text for each topic that `scorer run` needs and that does not exist; see `faults`. Pure."""
+    return _absent(settings, [name for name in required(settings) if name not in existing], all_names)
+
+
+def unfit_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
+    """Return one line of text, with the remedy, for each topic whose size limit is too low, and each unfit table. Pure."""
+    lines = []
     output = existing.get(settings.output.topic)
     if output is not None and output.limit_known and output.max_bytes <= RECORD_OVERHEAD:
         lines.append(

@@ -185,10 +185,13 @@ def _has_positions(settings: Settings, admin: AdminClient) -> bool:
 def _topics(
     settings: Settings, described: dict[str, topics.DescribedTopic], hidden: frozenset[str], existing: list[str]
 ) -> Iterator[Finding]:
-    faults = topics.faults(settings, described, existing)
-    for fault in faults:
+    missing = topics.missing_faults(settings, described, existing)
+    for fault in missing:
         yield Finding("topic", False, fault, "--create creates missing topics")
-    if not faults:
+    unfit = topics.unfit_faults(settings, described)
+    for fault in unfit:  # which names its remedy
+        yield Finding("topic", False, fault)
+    if not missing and not unfit:
         yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in described.values()))
     optional = {name: f"{name} ({verb})" for name, verb in topics.optional(settings).items() if name not in described}
     if absent := [text for name, text in optional.items() if name not in hidden]:

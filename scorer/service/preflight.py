@@ -116,7 +116,8 @@ def _describe_topics(settings: Settings, admin: AdminClient) -> dict[str, topics
         described = topics.describe(admin, settings.kafka, topics.required(settings))
     if topics.faults(settings, described):
         faults = topics.faults(settings, described, topics.names(admin, settings.kafka))
-        raise Fatal("; ".join(faults), topics.CREATE_HINT, USAGE)
+        hint = topics.CREATE_HINT if topics.missing_faults(settings, described) else "scorer check CONFIG checks the topics"
+        raise Fatal("; ".join(faults), hint, USAGE)
     return described
 
 

@@ -233,7 +233,9 @@ class RowStore:
         Raises the same errors as `apply`; the caller must retry.
         """
         for fields, columns in [*self._requested.items()]:
-            stop = min(columns.built + SLICE_ROWS, self._index.capacity)
+            if columns.end is None:  # `apply` decodes all later records for these columns, too
+                columns.end = self._index.capacity
+            stop = min(columns.built + SLICE_ROWS, columns.end)
             self._ensure_capacity(stop)
             rows = columns.built + np.flatnonzero(self._positions[columns.built : stop] >= 0)
             for at, values in self._arena.columns(self._positions[rows], self._lengths[rows]):
@@ -243,7 +245,7 @@ class RowStore:
                 for error in decoded.rejected.values():
                     self._on_rejected(error.reason, str(error), -1, -1)
             columns.built = stop
-            if stop == self._index.capacity:
+            if stop == columns.end:
                 with self._lock:
                     del self._requested[fields]
                     self._sets[fields] = columns
@@ -337,12 +339,14 @@ class _ColumnSet:
     Attributes:
         decoder: the decoder of rows, used by the writer.
         built: the row numbers below this one are built.
+        end: the end of the row numbers that existed when the writer began to build; None before that.
         used_at: the time of the last look-up in monotonic seconds; initially the time of creation.
     """
 
     def __init__(self, layout: BlockLayout, decoder: RowDecoder) -> None:
         self.decoder = decoder
         self.built = 0
+        self.end: int | None = None
         self.used_at = time.monotonic()
         self._layout = layout
         self._blocks = layout.defaults(1)

@@ -80,6 +80,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--scores", type=Path, help="a folder in which the scores of the models stay for the next time")
     stated = parser.parse_args(arguments)
     if stated.target == "binary":
+        if stated.scores is not None:
+            parser.error("--scores needs --target classes or --target regression")
         return told(findings())
     from tests.benchmarks.training import gate_of_targets
 

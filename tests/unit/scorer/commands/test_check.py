@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from scorer import topics
 from scorer.commands import check
 from scorer.decoding.decoder_factory import create_decoder
 from scorer.decoding.table_rows import row_decoder_factory
@@ -29,6 +30,19 @@ def test_a_table_with_other_partitions_than_the_input_is_not_reported_as_fit(par
         "customers.features": DescribedTopic("customers.features", partitions, 1_000_000, cleanup_policy="compact"),
     }
     assert len(list(check._tables(settings, described, _AdminWithoutRights()))) == finding_count  # type: ignore[arg-type]
+
+
+def test_only_missing_topics_have_the_hint_that_they_can_be_created() -> None:
+    settings = minimal(tables={"customers": {"topic": "customers.features"}})
+    described = {name: DescribedTopic(name, 3, 2_000_000) for name in topics.required(settings)}
+    described[settings.dead_letter.topic] = DescribedTopic(settings.dead_letter.topic, 3, 3_000_000)
+    described["customers.features"] = DescribedTopic("customers.features", 4, 1_000_000)
+    del described[settings.output.topic]
+    missing, unfit, _ = check._topics(settings, described, frozenset(), [])
+    assert (missing.ok, missing.detail) == (False, f"topic {settings.output.topic} does not exist")
+    assert missing.hint == "--create creates missing topics"
+    assert (unfit.ok, unfit.hint) == (False, "")
+    assert unfit.detail.endswith("use the same number for both, or set tables.customers.scope to all")
 
 
 @pytest.mark.parametrize(

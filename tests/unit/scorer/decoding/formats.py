@@ -173,3 +173,9 @@ def texts(values: Sequence[bytes | None]) -> ByteColumn:
     nulls = np.array([value is None for value in values], np.uint8)
     text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)
     return ByteColumn(text, bounds[:-1], bounds[1:], nulls)
+
+
+def scattered(values: Sequence[bytes | None]) -> ByteColumn:
+    """Return a column whose texts lie in the reverse order, with other bytes between them."""
+    reverse = texts([part for value in reversed(values) for part in (b"{1,", value)])
+    return reverse.part(np.arange(2 * len(values) - 1, -1, -2, dtype=np.int64))

@@ -11,13 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorer.dead_letters.reasons import Reason
+from scorer.decoding.decoder_factory import create_decoder
 from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.types import Decoded, FormatMismatch
 from tests.benchmarks.bench import decode, scanner
 from tests.benchmarks.bench.contents import FORMATS
-from tests.unit.scorer.decoding.formats import ARRAY, MIXED, NUMBERS, WIDTH, assert_same, damaged, signature_of, vectors
+from tests.unit.scorer.decoding.formats import (
+    ARRAY,
+    MIXED,
+    NUMBERS,
+    OPAQUE,
+    WIDTH,
+    assert_same,
+    damaged,
+    scattered,
+    signature_of,
+    texts,
+    vectors,
+)
+from tests.unit.scorer.minimal import minimal
 
 GOOD = {"id": "1", "a": 1.0, "count": 2, "word": "w", "vector": [1, 2, 3.5]}
 
@@ -166,12 +180,12 @@ def test_an_envelope_needs_its_features_and_an_id_that_is_one(body: bytes, reaso
 @given(st.lists(vectors, min_size=1, max_size=3), st.data())
 def test_the_fast_path_and_the_fall_back_say_the_same(rows: list[list[float]], data: st.DataObject) -> None:
     """A tombstone in the batch makes every event be looked at singly."""
-    for decoder, texts in (
+    for decoder, documents in (
         (JsonArrayDecoder(ARRAY, 10_000), [json.dumps(row) for row in rows]),
         (JsonEnvelopeDecoder(ARRAY, "id", 10_000), [json.dumps({"id": "e", "features": row}) for row in rows]),
         (JsonDecoder(ARRAY, "id", 10_000), [json.dumps({"id": "e", "vector": row}) for row in rows]),
     ):
-        values = [text.encode() for text in texts]
+        values = [text.encode() for text in documents]
         values[-1] = data.draw(damaged(values[-1]))
         assert_same(decoder.decode(values), decoder.decode([*values, None]), len(values))
 
@@ -220,6 +234,27 @@ def test_a_bad_row_is_named_and_its_neighbours_go_on(value: bytes | None, reason
     assert decoded.rows == [0, 2]
     assert decoded.rejected[1].reason is reason
     assert decoded.tensors["again"].tolist() == [[3, 1], [6, 4]]
+
+
+opaque_rows = st.sampled_from([row(1, 2, 3), row(4, 5, 6), row(7, 8, 9), row(1, 2), b"", None])
+
+
+@given(values=st.lists(opaque_rows, min_size=1, max_size=4))
+def test_rows_may_lie_in_any_order_and_with_gaps(values: list[bytes | None]) -> None:
+    decoder = Float32Decoder(NUMBERS, 1_000)
+    for column in (texts(values), scattered(values)):
+        assert_same(decoder.decode(column), decoder.decode(values), len(values))
+
+
+@given(
+    numbers=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    others=st.lists(st.sampled_from([b"", b"x" * 9, None]), max_size=1),
+)
+def test_binary_values_may_lie_in_any_order_and_with_gaps(numbers: list[int], others: list[bytes | None]) -> None:
+    values = [np.full(WIDTH, number, "<f8").tobytes() for number in numbers] + others
+    opaque = create_decoder(minimal(input={"topics": ["in"], "format": "bytes"}), OPAQUE)
+    for column in (texts(values), scattered(values)):
+        assert_same(opaque.decode(column), opaque.decode(values), len(values))
 
 
 def test_a_signature_that_is_not_of_floats_is_refused() -> None:

@@ -11,6 +11,7 @@ from scorer.native.byte_columns import ByteColumn
 from scorer.native.key_index import NativeKeyIndex
 from scorer.native.load import native_library
 from scorer.tables.key_index import NO_ROW, KeyIndex, PythonKeyIndex
+from tests.unit.scorer.decoding.formats import scattered
 
 needs_library = pytest.mark.skipif(native_library().library is None, reason="the native library is not built")
 every_index = pytest.mark.parametrize("create", [PythonKeyIndex, pytest.param(NativeKeyIndex, marks=needs_library)])
@@ -35,6 +36,15 @@ def put(index: KeyIndex, texts: Sequence[bytes | None], space: int = 0) -> list[
 def remove(index: KeyIndex, texts: Sequence[bytes | None], space: int = 0) -> list[int]:
     rows: list[int] = index.apply(texts, np.ones(len(texts), np.bool_), space).tolist()
     return rows
+
+
+@every_index
+@given(texts=st.lists(keys, max_size=8))
+def test_keys_may_lie_in_any_order_and_with_gaps(create: Callable[[], KeyIndex], texts: list[bytes | None]) -> None:
+    index, other = create(), create()
+    present = [text for text in texts if text is not None]
+    assert put(index, scattered(present)) == put(other, present)
+    assert index.rows(scattered(texts), 0).tolist() == other.rows(texts, 0).tolist()
 
 
 @every_index

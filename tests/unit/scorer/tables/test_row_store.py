@@ -17,7 +17,7 @@ from scorer.decoding.table_rows import row_decoder_factory
 from scorer.tables.lookup import JoinedColumns
 from scorer.tables.row_arena import RowArena
 from scorer.tables.row_blocks import BlockLayout, DecodedRows
-from scorer.tables.row_store import RowStore, TableRecords
+from scorer.tables.row_store import SLICE_ROWS, RowStore, TableRecords
 from tests.unit.scorer.minimal import minimal
 from tests.unit.scorer.tables.test_key_index import column
 
@@ -177,6 +177,21 @@ def test_columns_are_built_of_rows_that_were_read_before_and_later() -> None:
     joined, _ = rows.columns((SIZE,), [b"1", b"2", b"2400", b"2499", b"new"], 0)
     assert joined.tensors["t.size"].tolist() == [[-1], [2], [-2], [2499], [-3]]
     assert rows.is_built((SIZE,))
+
+
+def test_columns_are_built_while_a_restore_appends_rows_faster_than_they_are_built() -> None:
+    slices = [range(start, start + SLICE_ROWS) for start in range(0, 6 * SLICE_ROWS, SLICE_ROWS)]
+    batches_of_rows = [records([(b"%d" % number, row(size=number)) for number in numbers]) for numbers in slices]
+    rows = store()
+    for part in range(0, 6, 2):
+        rows.apply(batches_of_rows[part])
+        rows.apply(batches_of_rows[part + 1])
+        rows.request((SIZE,))
+        rows.build()
+    assert rows.is_built((SIZE,))
+    wanted = [0, SLICE_ROWS, 2 * SLICE_ROWS, 6 * SLICE_ROWS - 1]
+    joined, _ = rows.columns((SIZE,), [b"%d" % number for number in wanted], 0)
+    assert joined.tensors["t.size"].ravel().tolist() == wanted
 
 
 def test_a_look_up_of_other_fields_decodes_the_rows_and_requests_their_columns() -> None:

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.native.fetch import HeaderColumns, MessageColumns
-from scorer.worker.read_headers import read_headers
-from tests.unit.scorer.decoding.formats import texts
+from scorer.worker.read_headers import is_plain, parse_numbers, read_headers
+from tests.unit.scorer.decoding.formats import scattered, texts
 
 GOOD = [b"a", b"b", b"c d", b"0"]
 
@@ -62,3 +64,19 @@ def test_a_null_deadline_is_none_in_lists_and_columns() -> None:
         result = read_headers(batch, list(range(len(headers))), 1_500)
         assert (list(result.expired), list(result.rejected)) == ([2], [3])
         assert result.split([0, 1, 2]) == ([0, 1], [2])
+
+
+@given(numbers=st.lists(st.integers(10**12, 10**13 - 1), min_size=1, max_size=6))
+def test_numbers_may_lie_in_any_order_and_with_gaps(numbers: list[int]) -> None:
+    parsed = parse_numbers(scattered([b"%d" % number for number in numbers]))
+    assert parsed is not None
+    assert parsed.tolist() == numbers
+
+
+@pytest.mark.parametrize("text", [b'"', b"\\", b"\x7f", b"\n", b"\xff"])
+@pytest.mark.parametrize("at", range(3))
+def test_a_text_that_needs_an_escape_is_found_at_any_place(text: bytes, at: int) -> None:
+    column = [b"a", b"b", b"c"]
+    column[at] = text
+    assert not is_plain(texts(column))
+    assert not is_plain(scattered(column))

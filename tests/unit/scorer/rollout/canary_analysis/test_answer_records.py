@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from publisher.kafka.source_position import Position
 from scorer.dead_letters.headers import dead_headers
@@ -11,6 +13,7 @@ from scorer.rollout.canary_analysis.decision_sample import MOST, DecisionSample
 from scorer.rollout.canary_analysis.paired_metrics import PairDifference, PairDifferences, VersionAnswer
 from scorer.rollout.canary_analysis.topic_tail import ReadLag
 from scorer.scores.record import RecordEncoder
+from tests.unit.scorer.decoding.formats import scattered
 
 ENCODER = RecordEncoder(model="m", version="1.0.0", digest="sha256:a", role="champion", region="r")
 FALLBACK = ENCODER.acting(role="champion", arm="canary", revision=3, fallback="away")
@@ -35,6 +38,20 @@ def test_records_are_decoded_as_they_were_encoded() -> None:
     first, second, third = answer_records.answers_at(values, rows)
     assert first == VersionAnswer("sha256:a", "scored", 7, "e\n0", 0.5, "late", "away")
     assert (second.score, third.score, third.decision) == ([1, 2], None, "on\ntime")
+
+
+@given(places=st.lists(st.tuples(st.sampled_from(["a", "b\n"]), st.integers(0, 1)), min_size=1, max_size=8))
+def test_records_may_lie_in_any_order_and_with_gaps(places: list[tuple[str, int]]) -> None:
+    numbers = list(range(len(places)))
+    scores, decisions, ids = [b"0.5"] * len(places), [None] * len(places), list(map(str, numbers))
+    values = ENCODER.encode(ids, scores, decisions, places, numbers, [7] * len(places), "scored", 9)
+    rows = np.array(numbers)
+    column = scattered(values)
+    groups, expected = (answer_records.group_by_partition(each, rows) for each in (column, values))
+    assert {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in groups.items()} == {
+        lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in expected.items()
+    }
+    assert answer_records.answers_at(column, rows) == answer_records.answers_at(values, rows)
 
 
 def test_a_dead_letter_is_an_answer_among_records() -> None:
