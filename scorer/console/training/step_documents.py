@@ -63,6 +63,7 @@ class RowsPart(msgspec.Struct, frozen=True):
     to_ms: UnixMs = NO_TIME
     rows: Count = 0
     classes: ClassCounts = {}
+    outcomes: Figures = {}
 
 
 class JoinDocument(msgspec.Struct, frozen=True):
@@ -72,6 +73,7 @@ class JoinDocument(msgspec.Struct, frozen=True):
     labelled: Count = 0
     coverage: Number = 0.0
     classes: ClassCounts = {}
+    outcomes: Figures = {}
     left_out: SkippedRows = SkippedRows()
     labels: SkippedRows = SkippedRows()
     parts: Annotated[list[RowsPart], Meta(max_length=8)] = []
