@@ -8,7 +8,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import os
 import shutil
 import stat
@@ -258,10 +257,12 @@ def parse_line(line: bytes, number: int, most: int) -> MetricLine:
     for name, value in document.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ContractViolation(f"{place}: {name[:NAME_LENGTH]!r} is {value!r:.100}, but must be a number")
-        if not math.isfinite(value) or abs(value) > 1e300:
+        if not abs(value) <= 1e300:  # also false for NaN; `math.isfinite` cannot convert an integer of 400 digits
             raise ContractViolation(f"{place}: {name[:NAME_LENGTH]!r} is {value!r:.100}, but must be finite")
         if len(name) > NAME_LENGTH:
             raise ContractViolation(f"{place}: the name of a metric has {len(name)} characters; the limit is {NAME_LENGTH}")
+        if not name.isprintable():  # control characters, or half of a pair of surrogates, which is no UTF-8
+            raise ContractViolation(f"{place}: the name of the metric {name!r} has characters that cannot be printed")
         values[name] = float(value)
     return MetricLine(budget, values)
 

@@ -101,6 +101,9 @@ def test_what_a_killed_process_left_is_not_reported_again(tmp_path: Path) -> Non
         b'{"budget": 1.5}',
         b'{"auc": 1}',
         b"1" * 9_999,
+        b'{"budget": 1, "auc": 1' + b"0" * 400 + b"}",
+        b'{"budget": 1, "\\ud800": 1}',
+        b'{"budget": 1, "\\u001b[2J": 1}',
     ],
 )
 def test_no_line_breaks_the_reader(line: bytes) -> None:
