@@ -280,6 +280,7 @@ class MetricsTail:
         self._most = most
         self._offset = 0
         self._number = 0
+        self._end = b""
         self._best: dict[str, MetricLine] = {}
         self.new_lines()
         with contextlib.suppress(FileNotFoundError):
@@ -288,13 +289,17 @@ class MetricsTail:
     def new_lines(self, *, ended: bool = False) -> list[MetricLine]:
         """Return the lines that were completed since the last call.
 
-        With `ended`, the last line needs no newline. Raises ContractViolation.
+        With `ended`, the last line needs no newline. If the file was replaced since then, or written from its start, it is read
+        from its start, and lines of the earlier file do not count. Raises ContractViolation.
         """
         try:
             with _open(self._path) as stream:
                 if os.fstat(stream.fileno()).st_size > METRICS_BYTES:
                     raise ContractViolation(f"{METRICS} has more than {METRICS_BYTES:,} bytes")
-                stream.seek(self._offset)
+                stream.seek(self._offset - len(self._end))
+                if stream.read(len(self._end)) != self._end:
+                    self._offset, self._number, self._end, self._best = 0, 0, b"", {}
+                    stream.seek(0)
                 content = stream.read()
         except FileNotFoundError:
             return []
@@ -303,10 +308,12 @@ class MetricsTail:
         *complete, rest = content.split(b"\n")
         if len(rest) > LINE_BYTES:
             raise ContractViolation(f"{METRICS} line {self._number + len(complete) + 1} has more than {LINE_BYTES:,} bytes")
-        self._offset += len(content) - len(rest)
         if ended and rest:
             complete.append(rest)
-            self._offset += len(rest)
+            rest = b""
+        read = content[: len(content) - len(rest)]
+        self._offset += len(read)
+        self._end = (self._end + read[-LINE_BYTES:])[-LINE_BYTES:]
         return [metric_line for line in complete if (metric_line := self._parsed(line))]
 
     def _parsed(self, line: bytes) -> MetricLine | None:

@@ -89,6 +89,18 @@ def test_what_a_killed_process_left_is_not_reported_again(tmp_path: Path) -> Non
     assert tail.score("auc") == (1, 0.5)
 
 
+def test_a_file_that_is_written_from_its_start_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"budget": 2, "auc": 0.5}\n')
+    tail = MetricsTail(tmp_path, 9)
+    path.write_text('{"budget": 4, "auc": 0.9}\n')
+    assert tail.new_lines(ended=True) == [(4, {"auc": 0.9})]
+    assert tail.score("auc") == (4, 0.9)
+    path.write_text('{"budget": 1, "auc": 0.1}')
+    assert tail.new_lines(ended=True) == [(1, {"auc": 0.1})]
+    assert tail.score("auc") == (1, 0.1)
+
+
 @pytest.mark.parametrize(
     "line",
     [
