@@ -179,6 +179,16 @@ def test_all_trials_that_fail_end_the_search_with_the_reasons_and_are_tried_agai
     assert not list(tmp_path.glob("search/scores/*/*.json"))
 
 
+def test_metrics_of_a_failed_trial_do_not_count_when_it_is_tried_again(tmp_path: Path) -> None:
+    script = 'test -e {0} && echo \'{{"budget": 1, "auc": 0.5}}\' >> metrics.jsonl && exit 0\n{1}\nexit 5'
+    unlucky = script.format(tmp_path / "luck", 'echo \'{"budget": 2, "auc": 0.9}\' >> metrics.jsonl')
+    with pytest.raises(Fatal, match="all 3 trials failed"):
+        searched(tmp_path, unlucky)
+    (tmp_path / "luck").touch()
+    best = searched(tmp_path, unlucky).best
+    assert (best.budget, best.score) == (1, 0.5)
+
+
 def test_a_recipe_that_stops_early_is_trained_up_to_there(tmp_path: Path) -> None:
     result = searched(tmp_path, 'echo \'{"budget": 1, "auc": 0.9}\' >> metrics.jsonl')
     assert (result.best.budget, result.best.score) == (1, 0.9)
