@@ -354,10 +354,14 @@ def log_tail(folder: Path) -> str:
 def size(folder: Path) -> int:
     """Return the bytes that the files in a trial's folder use on the disk, except the rows."""
     total = 0
+    rows = (folder / ROWS / TRAINING, folder / ROWS / VALIDATION)  # behind a link in a trial, but not in the final training
     for directory, _, names in os.walk(folder):
         for name in names:
+            path = Path(directory, name)
+            if path in rows:
+                continue
             try:
-                state = Path(directory, name).lstat()
+                state = path.lstat()
             except FileNotFoundError:
                 continue
             total += max(state.st_blocks * 512, state.st_size)

@@ -134,6 +134,7 @@ def test_the_command_gets_no_setting_of_the_product(tmp_path: Path) -> None:
     [
         ("exit 7", "its process ended with exit code 7"),
         ("kill -SEGV $$", "its process was ended by SIGSEGV"),
+        ("kill -35 $$", "its process was ended by signal 35"),
         (":", "metrics.jsonl has no line with 'auc': the recipe wrote no metrics"),
         ('echo \'{"budget": 2, "loss": 1}\' > metrics.jsonl', "metrics.jsonl has no line with 'auc'; its metrics are loss"),
         ("head -c 100 /dev/zero > metrics.jsonl", "metrics.jsonl line 1 is not a JSON object: '\\x00"),
@@ -207,6 +208,15 @@ def test_the_final_training_has_both_parts_and_writes_a_model(tmp_path: Path) ->
     assert (folder / "seen").read_text() == 'training.parquet\n{"x":0.5}\n'
     assert pq.read_metadata(folder / "rows" / "training.parquet").num_rows == 90
     assert contract.read_trial(folder).final
+
+
+def test_the_rows_of_the_final_training_do_not_count_as_written(tmp_path: Path) -> None:
+    folder = final(tmp_path, "echo model > model.onnx")
+    before = contract.size(folder)
+    (folder / "rows" / "training.parquet").chmod(0o600)
+    (folder / "rows" / "training.parquet").write_bytes(bytes(3_000_000))
+    (folder / "rows" / "cached").write_bytes(bytes(4_096))
+    assert contract.size(folder) == before + 4_096
 
 
 @pytest.mark.parametrize(
