@@ -240,6 +240,41 @@ def test_a_launcher_starts_as_many_processes_as_workers(tmp_path: Path) -> None:
     assert own.command(recipe, tmp_path / CODE) == ["sh", str(tmp_path / CODE / "train.sh")]
 
 
+def test_a_volume_of_a_config_map_is_copied_by_the_names_of_its_links(tmp_path: Path) -> None:
+    (tmp_path / "..2026_01_01").mkdir()
+    (tmp_path / "..2026_01_01" / "train.py").write_text("print()")
+    (tmp_path / "..data").symlink_to("..2026_01_01")
+    (tmp_path / "train.py").symlink_to("..data/train.py")
+    recipe = settings(recipe={"command": ["python", "train.py"], "folder": str(tmp_path)}, search=SEARCH).recipe
+    assert own.code(recipe).keys() == {"train.py"}
+    assert own.command(recipe, Path("/copy")) == [sys.executable, "/copy/train.py"]
+    above = settings(recipe={"command": ["python", tmp_path.name], "folder": str(tmp_path.parent)}, search=SEARCH).recipe
+    assert own.code(above).keys() == {f"{tmp_path.name}/train.py"}
+    (tmp_path / "train.py").unlink()
+    (tmp_path / "train.py").symlink_to("/etc/hostname")
+    with pytest.raises(Fatal, match="train.py is outside of"):
+        own.code(recipe)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "large"])
+def test_code_that_cannot_be_copied_is_refused_before_it_is_read(kind: str, tmp_path: Path) -> None:
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "train.py")
+    else:
+        (tmp_path / "train.py").touch()
+        os.truncate(tmp_path / "train.py", 1 << 40)
+    recipe = settings(recipe={"command": ["python", "train.py"], "folder": str(tmp_path)}, search=SEARCH).recipe
+    with pytest.raises(Fatal, match="it is not a regular file" if kind == "pipe" else "more than 100,000,000 bytes"):
+        own.code(recipe)
+
+
+def test_a_script_in_an_argument_is_no_name_of_a_file(tmp_path: Path) -> None:
+    script = "print(1);" * 100
+    recipe = settings(recipe={"command": ["python", "-c", script], "folder": str(tmp_path)}, search=SEARCH).recipe
+    assert own.code(recipe) == {}
+    assert own.command(recipe, Path("/copy")) == [sys.executable, "-c", script]
+
+
 def test_code_that_changes_in_a_run_does_not_affect_it(tmp_path: Path) -> None:
     training = stated(tmp_path, GOOD)
     before = own.code(training.recipe)
