@@ -126,7 +126,7 @@ def environment(recipe: RecipeSection, environ: Mapping[str, str], gpus: range |
     Args:
         recipe: The recipe.
         environ: The variables of this process.
-        gpus: The numbers of the GPUs that the command may use; None for all.
+        gpus: The positions of the GPUs that the command may use among those of this process; None for all.
     """
     variables = {name: value for name, value in environ.items() if not name.startswith(SECRETS)}
     paths = [str(DEPLOY), str(DEPLOY.parent)]
@@ -136,7 +136,8 @@ def environment(recipe: RecipeSection, environ: Mapping[str, str], gpus: range |
     variables["PYTHONUNBUFFERED"] = "1"
     variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without this value cuBLAS results differ between runs
     if gpus is not None:
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+        visible = [name for name in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(visible[at] if at < len(visible) else str(at) for at in gpus)
     return variables | dict(recipe.env)
 
 

@@ -129,6 +129,16 @@ def test_the_command_gets_no_setting_of_the_product(tmp_path: Path) -> None:
     assert (variables["HOME"], variables["CUDA_VISIBLE_DEVICES"]) == ("/data", "1")
 
 
+def test_a_trial_gets_a_gpu_of_those_that_the_run_may_use(tmp_path: Path) -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": "4,GPU-7"}
+    recipe = stated(tmp_path, GOOD).recipe
+    assert [own.environment(recipe, environ, gpus)["CUDA_VISIBLE_DEVICES"] for gpus in (range(1), range(1, 2), None)] == [
+        "4",
+        "GPU-7",
+        "4,GPU-7",
+    ]
+
+
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
