@@ -29,8 +29,8 @@ Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 def scores(run: Run, signature: Signature, target: Target, tensors: Tensors) -> NDArray[np.float64]:
     """Return the scores of the rows as the ONNX model computes them, in the shape of `Fitted.scores`.
 
-    They are read from the output on which the signature bases its decision, or from its first output. Raises Fatal (exit code 3)
-    if the output has no numbers, or not the columns of the target.
+    They are read from the output on which the signature bases its decision, or from its first output. Raises Fatal (exit
+    code 3) if the output has no numbers, or not the columns of the target.
     """
     output = signature.decided
     count = len(next(iter(tensors.values())))

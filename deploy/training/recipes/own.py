@@ -149,7 +149,7 @@ def _code_paths(recipe: RecipeSection) -> Iterator[Path]:
     """Yield the files and folders that arguments of the command name, relative to `recipe.folder`."""
     folder = _folder(recipe)
     for at, word in enumerate(recipe.command):
-        # The path stays as it is written: in a volume of a ConfigMap, every file is a link into a folder with a date as its name.
+        # The path stays as it is written: in a volume of a ConfigMap, a file is a link into a folder with a date as its name.
         path = Path(os.path.normpath(folder / word))
         if Path(word).is_absolute() or path == folder or not _exists(path):
             if at == 1 and recipe.command[0] in PYTHONS and word.endswith(".py") and not _exists(Path(word)):

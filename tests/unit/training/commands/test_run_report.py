@@ -61,6 +61,16 @@ def test_search_for_a_low_metric_is_reported_with_its_lowest_score_and_its_failu
     assert "no luck" in text
 
 
+def test_scores_are_reported_while_the_search_runs_with_its_default_metric() -> None:
+    events = RecordedEvents(1)
+    events.trial(0, 27, {})
+    events.line(0, 27, rmse=0.625)
+    (run,) = recorded_runs.history(events).runs.values()
+    text = printed(run_report.recorded_tables(run, 1e12))
+    assert "rmse" in text
+    assert "0.6250" in text
+
+
 def test_rows_with_numbers_as_labels_are_reported_with_their_distribution() -> None:
     outcomes = {"mean": 12.5, "deviation": 2.5}
     part = {"part": "training", "from_ms": 0, "to_ms": 1, "rows": 9, "classes": {}, "outcomes": outcomes}

@@ -52,7 +52,7 @@ def test_an_output_of_texts_is_refused(tmp_path: Path) -> None:
         exported(tmp_path, nodes, TensorProto.STRING, [None, 1])
 
 
-def test_an_output_without_the_column_of_the_signature_is_refused(tmp_path: Path) -> None:
+def test_an_output_without_the_column_of_the_signature_is_refused() -> None:
     run = {"p": np.zeros((50, 1), np.float32)}
     with pytest.raises(Fatal, match=r"has 1 numbers for each event, but it must have more than 1 \(output\.index\)"):
         parity.scores(lambda _: run, SIGNATURE, Target("binary"), {"x": np.zeros((50, 2))})

@@ -262,7 +262,7 @@ def test_a_volume_of_a_config_map_is_copied_by_the_names_of_its_links(tmp_path: 
     assert own.code(above).keys() == {f"{tmp_path.name}/train.py"}
     (tmp_path / "train.py").unlink()
     (tmp_path / "train.py").symlink_to("/etc/hostname")
-    with pytest.raises(Fatal, match="train.py is outside of"):
+    with pytest.raises(Fatal, match=r"train\.py is outside of"):
         own.code(recipe)
 
 
