@@ -33,7 +33,8 @@ class TrialProcess(Protocol):
         """Return None while the training runs; then the reason of its failure, "" if it succeeded.
 
         Raises:
-            Fatal: The recipe rejects the signature or the parameters, so that no trial can succeed.
+            Fatal: Exit code 2 if the recipe rejects the signature or the parameters, so that no trial can succeed; 4 if the
+                processes of the recipe were ended, so that a repeated run continues.
             ProcessDied: The process died without a reason.
         """
 
