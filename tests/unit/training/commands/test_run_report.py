@@ -71,6 +71,13 @@ def test_scores_are_reported_while_the_search_runs_with_its_default_metric() -> 
     assert "0.6250" in text
 
 
+def test_the_evaluation_of_a_run_has_its_confusion_matrix() -> None:
+    (run,) = recorded_runs.history(recorded_runs.refused(1)).runs.values()
+    assert run.evaluation is not None
+    assert run.evaluation.confusion_matrix is not None
+    assert run.evaluation.confusion_matrix.counts == [[40, 2], [3, 50]]
+
+
 def test_rows_with_numbers_as_labels_are_reported_with_their_distribution() -> None:
     outcomes = {"mean": 12.5, "deviation": 2.5}
     part = {"part": "training", "from_ms": 0, "to_ms": 1, "rows": 9, "classes": {}, "outcomes": outcomes}
