@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from scorer.console.training.documents import (
+    MAX_FIGURES,
     AttestedMatrix,
     ComparisonDocument,
     Count,
@@ -22,7 +23,7 @@ from scorer.console.training.documents import (
     UnixMs,
 )
 
-ClassCounts = Annotated[dict[Text, Count], Meta(max_length=100)]
+ClassCounts = Annotated[dict[Text, Count], Meta(max_length=MAX_FIGURES)]
 NO_TIME = 0
 
 

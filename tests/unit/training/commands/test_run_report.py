@@ -78,6 +78,23 @@ def test_the_evaluation_of_a_run_has_its_confusion_matrix() -> None:
     assert run.evaluation.confusion_matrix.counts == [[40, 2], [3, 50]]
 
 
+def test_a_run_of_150_classes_is_reported_with_its_metrics_and_rules() -> None:
+    names = [f"{figure}.{number}" for figure in ("precision", "recall") for number in range(150)]
+    metrics = dict.fromkeys(names, 0.5)
+    events = RecordedEvents(1)
+    events.start()
+    events.step("join", {"version": "1.0.0", "classes": dict.fromkeys(map(str, range(150)), 9)})
+    events.step("evaluate", {"metrics": metrics})
+    rules = [{"name": name, "passed": True} for name in names]
+    events.step("gate", {"verdict": "passed", "challenger": {"metrics": metrics}, "rules": rules})
+    (run,) = recorded_runs.history(events).runs.values()
+    assert run.version == "1.0.0"
+    assert run.evaluation is not None
+    assert len(run.evaluation.metrics) == 300
+    assert run.comparison is not None
+    assert len(run.comparison.rules) == 300
+
+
 def test_rows_with_numbers_as_labels_are_reported_with_their_distribution() -> None:
     outcomes = {"mean": 12.5, "deviation": 2.5}
     part = {"part": "training", "from_ms": 0, "to_ms": 1, "rows": 9, "classes": {}, "outcomes": outcomes}
