@@ -122,7 +122,8 @@ class RecipeSection(Section):
     """The command that trains in place of a built-in recipe, under the contract in `recipes.md`, such as
     `[python, train.py]`. `python` is the interpreter of the run; files below `recipe.folder` are copied into the run."""
     env: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of the command."""
+    """Environment variables of the command. They are part of the signed provenance of the version, so they must not be secrets:
+    the command also gets the variables of the run itself."""
     folder: Path | None = None
     """The folder of the command's files; default: the folder of the configuration file."""
     image: str | None = None
@@ -139,6 +140,18 @@ class RecipeSection(Section):
     @classmethod
     def _short(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _passable(self) -> "RecipeSection":
+        """Check that a process can be started with these arguments and variables."""
+        launcher = () if isinstance(self.launcher, str | None) else self.launcher
+        for text in (*self.command, *launcher, *self.env, *self.env.values()):
+            if "\0" in text:
+                raise ValueError(f"{text!r} has a null character, which a process cannot get")
+        for name in self.env:
+            if not name or "=" in name:
+                raise ValueError(f"env: {name!r} is not the name of an environment variable")
+        return self
 
     @model_validator(mode="after")
     def _complete(self) -> "RecipeSection":

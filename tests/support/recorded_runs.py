@@ -19,6 +19,8 @@ from scorer.console.training.run_records import (
     TrialStarted,
 )
 from tests.support import trained
+from training.pipeline.step_results import Evaluated
+from training.validation_gate.comparison import ConfusionMatrix
 
 BEGAN_MS = 1_772_000_000_000
 DIGEST = "sha256:" + "c" * 64
@@ -115,7 +117,8 @@ def refused(number: int) -> RecordedEvents:
     run.trials()
     run.step("search", trained.search(6), 12.0)
     run.step("push", {"digest": DIGEST})
-    run.step("evaluate", {"metrics": {"auc": 0.88}, "labels": trained.LABELS, "counts": [[40, 2], [3, 50]]})
+    matrix = ConfusionMatrix(tuple(trained.LABELS), ((40, 2), (3, 50)))
+    run.step("evaluate", Evaluated(None, {"auc": 0.88}, matrix, None, {}))
     run.step("gate", trained.comparison(number, DIGEST, ("1.0.0", "sha256:" + "b" * 64), change=-0.0061))
     run.end("refused", "rule auc failed", "WARNING the version was refused", 1)
     return run

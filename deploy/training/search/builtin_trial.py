@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from model_registry.package.signature import Signature
-from publisher.errors import REFUSED, USAGE, Fatal
+from publisher.errors import REFUSED, UNREACHABLE, USAGE, Fatal
 from training.recipes import BuiltIn, contract
 from training.snapshot.rows import LabelledRows
 from training.validation_gate.metrics import evaluate
@@ -23,13 +23,14 @@ class BuiltInTrial:
     def run(self, folder: Path) -> str | Fatal:
         """Train in the folder; return "", or the reason why the trial failed.
 
-        The result is a Fatal if the recipe rejects the signature or its parameters, because then every trial fails.
+        The result is a Fatal if the recipe rejects the signature or its parameters, because then every trial fails, and if its
+        processes were ended (exit code 4), because then a repeated run continues.
         """
         _log_to(folder / contract.LOG)
         try:
             self._train(folder)
         except Fatal as error:
-            if error.exit_code == USAGE:
+            if error.exit_code in (USAGE, UNREACHABLE):
                 return error
             print(f"{error}; {error.hint}", file=sys.stderr, flush=True)
             return f"{error}; {error.hint}" if error.hint else str(error)

@@ -33,7 +33,8 @@ class TrialProcess(Protocol):
         """Return None while the training runs; then the reason of its failure, "" if it succeeded.
 
         Raises:
-            Fatal: The recipe rejects the signature or the parameters, so that no trial can succeed.
+            Fatal: Exit code 2 if the recipe rejects the signature or the parameters, so that no trial can succeed; 4 if the
+                processes of the recipe were ended, so that a repeated run continues.
             ProcessDied: The process died without a reason.
         """
 
@@ -117,7 +118,11 @@ class BuiltInProcess:
 
 def _outcome(code: int) -> str:
     if code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # a real-time signal
+            name = f"signal {-code}"
+        return f"its process was ended by {name}"
     return f"its process ended with exit code {code}"
 
 

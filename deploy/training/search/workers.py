@@ -119,7 +119,7 @@ class Workers:
         """Train the tasks; yield each task with its result as soon as it has ended.
 
         Raises:
-            Fatal: Exit code 2 if a built-in recipe rejects the signature or parameters.
+            Fatal: Exit code 2 if a built-in recipe rejects the signature or parameters; 4 if its processes were ended.
             OSError: The folder of a trial cannot be written.
         """
         waiting = list(reversed(tasks))

@@ -17,6 +17,7 @@ from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 TRAINING_BUILD = "https://scorestream.io/training/v1"
 MAX_TRIALS = 512
 MAX_RUNGS = 12
+MAX_FIGURES = 2_048  # metrics and rules of a version: precision and recall of each class are among them
 LARGEST = 1 << 53  # integers up to here are exact in a float
 
 Text = Annotated[str, Meta(max_length=200)]
@@ -27,7 +28,7 @@ UnixMs = Annotated[int, Meta(ge=0, le=10**14)]
 """A time in Unix milliseconds that `datetime` can represent."""
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Scalar = bool | Whole | Number | Text | None
-Figures = Annotated[dict[Text, Number | None], Meta(max_length=64)]
+Figures = Annotated[dict[Text, Number | None], Meta(max_length=MAX_FIGURES)]
 Scalars = Annotated[list[Scalar], Meta(max_length=64)]
 Values = Mapping[str, float | None]
 """The values of metrics by name; None for a value that is no finite number."""
@@ -125,7 +126,7 @@ class ComparisonDocument(msgspec.Struct, frozen=True):
     difference: MetricDifference | None = None
     discordant: DiscordantRows | None = None
     slices: Annotated[list[SliceResult], Meta(max_length=200)] = []
-    rules: Annotated[list[RuleResult], Meta(max_length=100)] = []
+    rules: Annotated[list[RuleResult], Meta(max_length=MAX_FIGURES)] = []
 
 
 class TrialScore(msgspec.Struct, frozen=True):
@@ -165,10 +166,20 @@ class BestTrial(msgspec.Struct, frozen=True):
     parameters: Parameters = {}
 
 
+class SearchFailure(msgspec.Struct, frozen=True):
+    """A trial that failed at a budget: the reason, and the end of its log."""
+
+    trial: Count
+    budget: Count = 0
+    reason: Annotated[str, Meta(max_length=20_000)] = ""
+    log: Annotated[str, Meta(max_length=20_000)] = ""
+
+
 class SearchDocument(msgspec.Struct, frozen=True):
     """A hyperparameter search by successive halving.
 
     Attributes:
+        goal: Whether a larger or a smaller metric is better.
         spent: The number of trees or epochs that the search has trained.
         unstopped: The number that it would have trained without early stopping.
     """
@@ -179,6 +190,8 @@ class SearchDocument(msgspec.Struct, frozen=True):
     best: BestTrial | None = None
     spent: Count = 0
     unstopped: Count = 0
+    goal: Literal["max", "min"] = "max"
+    failures: Annotated[list[SearchFailure], Meta(max_length=MAX_TRIALS)] = []
 
 
 class GateMargins(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from scorer.console.training.documents import (
+    MAX_FIGURES,
     AttestedMatrix,
     ComparisonDocument,
     Count,
@@ -22,7 +23,7 @@ from scorer.console.training.documents import (
     UnixMs,
 )
 
-ClassCounts = Annotated[dict[Text, Count], Meta(max_length=100)]
+ClassCounts = Annotated[dict[Text, Count], Meta(max_length=MAX_FIGURES)]
 NO_TIME = 0
 
 
@@ -63,6 +64,7 @@ class RowsPart(msgspec.Struct, frozen=True):
     to_ms: UnixMs = NO_TIME
     rows: Count = 0
     classes: ClassCounts = {}
+    outcomes: Figures = {}
 
 
 class JoinDocument(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class JoinDocument(msgspec.Struct, frozen=True):
     labelled: Count = 0
     coverage: Number = 0.0
     classes: ClassCounts = {}
+    outcomes: Figures = {}
     left_out: SkippedRows = SkippedRows()
     labels: SkippedRows = SkippedRows()
     parts: Annotated[list[RowsPart], Meta(max_length=8)] = []
@@ -80,19 +83,16 @@ class JoinDocument(msgspec.Struct, frozen=True):
 
 
 class EvaluatedDocument(msgspec.Struct, frozen=True):
-    """The result of the step `evaluate`, of which the evaluation is made. `counts` is the confusion matrix of `labels`."""
+    """The result of the step `evaluate`, of which the evaluation is made."""
 
     metrics: Figures = {}
-    labels: Annotated[list[Text], Meta(max_length=100)] = []
-    counts: Annotated[list[Annotated[list[Count], Meta(max_length=100)]], Meta(max_length=100)] = []
+    confusion_matrix: AttestedMatrix | None = None
     residuals: ResidualHistogram | None = None
 
     @property
     def evaluation(self) -> EvaluationDocument:
-        """The evaluation, without the name of its dataset. Without labels that fit the counts it has no confusion matrix."""
-        square = self.labels and [len(row) for row in self.counts] == [len(self.labels)] * len(self.labels)
-        matrix = AttestedMatrix(list(self.labels), self.counts) if square else None
-        return EvaluationDocument("", self.metrics, matrix, self.residuals)
+        """The evaluation, without the name of its dataset."""
+        return EvaluationDocument("", self.metrics, self.confusion_matrix, self.residuals)
 
 
 class PushedDocument(msgspec.Struct, frozen=True):

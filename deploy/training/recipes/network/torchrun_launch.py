@@ -15,6 +15,7 @@ from pathlib import Path
 from publisher.errors import UNREACHABLE, Fatal
 
 RESTARTS = 3
+LOG = "log.txt"  # in the folder of the training, see `training.recipes.contract`
 PR_SET_PDEATHSIG = 1
 PARENT = "TRAINING_PARENT"
 """The environment variable by which a process passes its process id to its child processes."""
@@ -40,7 +41,7 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
     code = subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False).returncode
     if code != 0:
         outcome = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        message = f"the training in {folder} by {processes} processes {outcome}; torchrun logged the cause above"
+        message = f"the training in {folder} by {processes} processes {outcome}; the cause is in {folder.parent / LOG}"
         raise Fatal(message, "run again: the training continues from the last checkpoint", UNREACHABLE)
 
 

@@ -47,6 +47,66 @@ def test_step_with_any_result_is_reported_without_a_fault(result: Any) -> None:
     assert "interrupted" in printed(run_report.recorded_tables(run, 1e12))
 
 
+def test_search_for_a_low_metric_is_reported_with_its_lowest_score_and_its_failures() -> None:
+    rungs = [{"budget": 27, "trials": [{"trial": 0, "score": 0.25}, {"trial": 1, "score": 0.75}], "kept": [0]}]
+    failures = [{"trial": 2, "budget": 27, "reason": "exit code 7", "log": "no luck"}]
+    events = RecordedEvents(1)
+    events.start()
+    events.step("search", {"metric": "log_loss", "goal": "min", "rungs": rungs, "failures": failures})
+    (run,) = recorded_runs.history(events).runs.values()
+    text = printed(run_report.recorded_tables(run, 1e12))
+    assert "0.2500" in text
+    assert "0.7500" not in text
+    assert "trial 2 failed at 27: exit code 7" in text
+    assert "no luck" in text
+
+
+def test_scores_are_reported_while_the_search_runs_with_its_default_metric() -> None:
+    events = RecordedEvents(1)
+    events.trial(0, 27, {})
+    events.line(0, 27, rmse=0.625)
+    (run,) = recorded_runs.history(events).runs.values()
+    text = printed(run_report.recorded_tables(run, 1e12))
+    assert "rmse" in text
+    assert "0.6250" in text
+
+
+def test_the_evaluation_of_a_run_has_its_confusion_matrix() -> None:
+    (run,) = recorded_runs.history(recorded_runs.refused(1)).runs.values()
+    assert run.evaluation is not None
+    assert run.evaluation.confusion_matrix is not None
+    assert run.evaluation.confusion_matrix.counts == [[40, 2], [3, 50]]
+
+
+def test_a_run_of_150_classes_is_reported_with_its_metrics_and_rules() -> None:
+    names = [f"{figure}.{number}" for figure in ("precision", "recall") for number in range(150)]
+    metrics = dict.fromkeys(names, 0.5)
+    events = RecordedEvents(1)
+    events.start()
+    events.step("join", {"version": "1.0.0", "classes": dict.fromkeys(map(str, range(150)), 9)})
+    events.step("evaluate", {"metrics": metrics})
+    rules = [{"name": name, "passed": True} for name in names]
+    events.step("gate", {"verdict": "passed", "challenger": {"metrics": metrics}, "rules": rules})
+    (run,) = recorded_runs.history(events).runs.values()
+    assert run.version == "1.0.0"
+    assert run.evaluation is not None
+    assert len(run.evaluation.metrics) == 300
+    assert run.comparison is not None
+    assert len(run.comparison.rules) == 300
+
+
+def test_rows_with_numbers_as_labels_are_reported_with_their_distribution() -> None:
+    outcomes = {"mean": 12.5, "deviation": 2.5}
+    part = {"part": "training", "from_ms": 0, "to_ms": 1, "rows": 9, "classes": {}, "outcomes": outcomes}
+    events = RecordedEvents(1)
+    events.start()
+    events.step("freeze", {"now_ms": 1})
+    events.step("copy", {"events": 9, "labels": 9})
+    events.step("join", {"outcomes": outcomes, "parts": [part]})
+    (run,) = recorded_runs.history(events).runs.values()
+    assert "12.5" in printed(run_report.recorded_tables(run, 1e12))
+
+
 def test_log_has_no_control_characters_of_the_records() -> None:
     events = RecordedEvents(1)
     events.start()

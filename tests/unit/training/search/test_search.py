@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.errors import USAGE, Fatal
+from publisher.errors import UNREACHABLE, USAGE, Fatal
 from tests.unit.training.labelled_rows import SIGNATURE, rows, settings
 from training.recipes import Params, contract
 from training.recipes.trees import Trees
@@ -59,6 +59,13 @@ class Refusing(Trees):
 
     def fit(self, *_: Any, **__: Any) -> Any:
         raise Fatal("no", "this way", USAGE)
+
+
+class Ended(Trees):
+    """A recipe whose processes were ended."""
+
+    def fit(self, *_: Any, **__: Any) -> Any:
+        raise Fatal("torchrun was ended by SIGKILL", "run again", UNREACHABLE)
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +150,12 @@ def test_what_a_recipe_refuses_is_told_as_it_is(tmp_path: Path) -> None:
         searched(tmp_path, Refusing(), workers=2)
     assert (raised.value.hint, raised.value.exit_code) == ("this way", USAGE)
     assert not multiprocessing.active_children()
+
+
+def test_a_final_training_whose_processes_were_ended_is_repeated(unbroken: Searched, tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="ended by SIGKILL") as raised:
+        train(TRAINING, VALIDATION, SIGNATURE, settings(), Ended(), unbroken.best, tmp_path / "model", NoEvents())
+    assert (raised.value.hint, raised.value.exit_code) == ("run again", UNREACHABLE)
 
 
 @given(st.dictionaries(st.integers(0, 50), st.sampled_from([0.1, 0.5, 0.9]), min_size=1), st.integers(1, 9))

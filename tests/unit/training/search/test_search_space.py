@@ -67,6 +67,20 @@ def test_a_contradiction_is_named(space: Any, message: str) -> None:
         stated(space)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ({"command": ["sh", "a\0b"]}, "has a null character"),
+        ({"env": {"COLOUR": "a\0b"}}, "has a null character"),
+        ({"launcher": ["mpirun", "\0"]}, "has a null character"),
+        ({"env": {"COLOUR=blue": ""}}, "env: 'COLOUR=blue' is not the name of an environment variable"),
+    ],
+)
+def test_a_command_that_cannot_be_started_is_refused(recipe: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        stated(recipe={"command": ["sh", "train.sh"], **recipe})
+
+
 def test_the_goal_follows_the_metric() -> None:
     for metric, goal in (("auc", "max"), ("log_loss", "min"), ("rmse", "min"), ("reward", "max")):
         found = judgement(settings(search={"metric": metric}), Target("binary", ("a", "b")))

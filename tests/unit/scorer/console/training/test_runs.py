@@ -202,14 +202,14 @@ def test_damaged_document_is_shown_or_has_a_one_line_fault(data: st.DataObject, 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"rules": [{"name": "x", "passed": True}] * 101},
+        {"rules": [{"name": "x", "passed": True}] * 2_049},
         {"because": "x" * 2_001},
         {"metric": "x" * 201},
         {"difference": {"value": float("nan"), "low": 0.0, "high": 0.0}},
         {"difference": {"value": 10**400, "low": 0.0, "high": 0.0}},
         {"challenger": {"confusion_matrix": {"labels": ["a", "b"], "counts": [[1, 2]]}}},
         {"challenger": {"confusion_matrix": {"labels": ["a"], "counts": [[-1]]}}},
-        {"challenger": {"metrics": {str(k): 0.5 for k in range(65)}}},
+        {"challenger": {"metrics": {str(k): 0.5 for k in range(2_049)}}},
     ],
 )
 def test_documents_are_bounded(wrong: dict[str, Any]) -> None:
