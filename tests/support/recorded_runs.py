@@ -115,7 +115,8 @@ def refused(number: int) -> RecordedEvents:
     run.trials()
     run.step("search", trained.search(6), 12.0)
     run.step("push", {"digest": DIGEST})
-    run.step("evaluate", {"metrics": {"auc": 0.88}, "labels": trained.LABELS, "counts": [[40, 2], [3, 50]]})
+    matrix = {"labels": trained.LABELS, "counts": [[40, 2], [3, 50]]}
+    run.step("evaluate", {"metrics": {"auc": 0.88}, "confusion_matrix": matrix})
     run.step("gate", trained.comparison(number, DIGEST, ("1.0.0", "sha256:" + "b" * 64), change=-0.0061))
     run.end("refused", "rule auc failed", "WARNING the version was refused", 1)
     return run

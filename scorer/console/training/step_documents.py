@@ -80,19 +80,16 @@ class JoinDocument(msgspec.Struct, frozen=True):
 
 
 class EvaluatedDocument(msgspec.Struct, frozen=True):
-    """The result of the step `evaluate`, of which the evaluation is made. `counts` is the confusion matrix of `labels`."""
+    """The result of the step `evaluate`, of which the evaluation is made."""
 
     metrics: Figures = {}
-    labels: Annotated[list[Text], Meta(max_length=100)] = []
-    counts: Annotated[list[Annotated[list[Count], Meta(max_length=100)]], Meta(max_length=100)] = []
+    confusion_matrix: AttestedMatrix | None = None
     residuals: ResidualHistogram | None = None
 
     @property
     def evaluation(self) -> EvaluationDocument:
-        """The evaluation, without the name of its dataset. Without labels that fit the counts it has no confusion matrix."""
-        square = self.labels and [len(row) for row in self.counts] == [len(self.labels)] * len(self.labels)
-        matrix = AttestedMatrix(list(self.labels), self.counts) if square else None
-        return EvaluationDocument("", self.metrics, matrix, self.residuals)
+        """The evaluation, without the name of its dataset."""
+        return EvaluationDocument("", self.metrics, self.confusion_matrix, self.residuals)
 
 
 class PushedDocument(msgspec.Struct, frozen=True):

@@ -11,7 +11,9 @@ from publisher.errors import Fatal
 from tests.support import recorded_runs, trained
 from tests.support.recorded_runs import RecordedEvents
 from training.commands import run_report
+from training.pipeline.step_results import Evaluated
 from training.runs_topic.read_history import find_run
+from training.validation_gate.comparison import ConfusionMatrix, Residuals
 
 
 def printed(report: RenderableType) -> str:
@@ -67,3 +69,16 @@ def test_run_is_found_by_key_id_or_version() -> None:
     assert find_run(history, None, "m.runs", "join").version == trained.version(2)
     with pytest.raises(Fatal, match=r"no run 'x' on m\.runs"):
         find_run(history, "x", "m.runs")
+
+
+def test_evaluation_is_read_from_the_record_of_its_step() -> None:
+    events = RecordedEvents(1)
+    events.start()
+    matrix = ConfusionMatrix(("a", "b"), ((3, 1), (0, 4)))
+    events.step("evaluate", Evaluated(None, {"auc": 0.9}, matrix, Residuals((0.0, 1.0), (8,)), {}))
+    (run,) = recorded_runs.history(events).runs.values()
+    assert run.evaluation is not None
+    assert run.evaluation.metrics == {"auc": 0.9}
+    assert run.evaluation.confusion_matrix is not None
+    assert run.evaluation.confusion_matrix.counts == [[3, 1], [0, 4]]
+    assert run.evaluation.residuals is not None
