@@ -254,8 +254,9 @@ def _search(results: Mapping[str, Any]) -> Iterator[RenderableType]:
         for rung in results["rungs"]
     ]
     yield table(("trained to", "trials", f"best {results['metric']}", "go on"), rungs)
-    parameters = ", ".join(f"{name} {value}" for name, value in results["best"]["parameters"].items())
-    yield Text(f"best: trial {results['best']['trial']} at {results['best']['budget']}: {parameters}")
+    if best := results["best"]:
+        parameters = ", ".join(f"{name} {value}" for name, value in best["parameters"].items())
+        yield Text(f"best: trial {best['trial']} at {best['budget']}: {parameters}")
     for failure in results.get("failures", ()):
         yield Text(f"trial {failure['trial']} failed at {failure['budget']}: {failure['reason']}")
         yield Text("\n".join(f"    {line}" for line in failure["log"].splitlines()))

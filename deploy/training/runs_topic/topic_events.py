@@ -22,10 +22,9 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from model_registry import atomic_files
 from publisher.kafka import clients as kafka
-from scorer.console.training.documents import LARGEST
+from scorer.console.training.documents import LARGEST, MAX_LOG
 from scorer.console.training.run_history import HEARTBEAT_SECONDS
 from scorer.console.training.run_records import (
-    MAX_LOG,
     MAX_METRICS,
     MAX_PARAMETERS,
     MAX_REASON,

@@ -17,10 +17,12 @@ from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 TRAINING_BUILD = "https://scorestream.io/training/v1"
 MAX_TRIALS = 512
 MAX_RUNGS = 12
+MAX_LOG = 16_384  # characters of the end of a log
 LARGEST = 1 << 53  # integers up to here are exact in a float
 
 Text = Annotated[str, Meta(max_length=200)]
 Sentence = Annotated[str, Meta(max_length=2_000)]
+LogText = Annotated[str, Meta(max_length=MAX_LOG)]
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 UnixMs = Annotated[int, Meta(ge=0, le=10**14)]
@@ -165,10 +167,21 @@ class BestTrial(msgspec.Struct, frozen=True):
     parameters: Parameters = {}
 
 
+class TrialFailure(msgspec.Struct, frozen=True):
+    """A trial that failed at a budget, the reason, and the end of its log."""
+
+    trial: Count
+    budget: Count
+    reason: LogText
+    log: LogText = ""
+
+
 class SearchDocument(msgspec.Struct, frozen=True):
     """A hyperparameter search by successive halving.
 
     Attributes:
+        goal: Whether a larger (`max`) or a smaller value (`min`) of the metric is better.
+        failures: The failed trials.
         spent: The number of trees or epochs that the search has trained.
         unstopped: The number that it would have trained without early stopping.
     """
@@ -179,6 +192,8 @@ class SearchDocument(msgspec.Struct, frozen=True):
     best: BestTrial | None = None
     spent: Count = 0
     unstopped: Count = 0
+    goal: Literal["max", "min"] = "max"
+    failures: Annotated[list[TrialFailure], Meta(max_length=MAX_TRIALS)] = []
 
 
 class GateMargins(msgspec.Struct, frozen=True):

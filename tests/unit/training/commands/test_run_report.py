@@ -13,6 +13,7 @@ from tests.support.recorded_runs import RecordedEvents
 from training.commands import run_report
 from training.pipeline.step_results import Evaluated
 from training.runs_topic.read_history import find_run
+from training.search.halving import Best, FailedTrial, Rung, ScoredTrial, Searched, Tried
 from training.validation_gate.comparison import ConfusionMatrix, Residuals
 
 
@@ -82,3 +83,19 @@ def test_evaluation_is_read_from_the_record_of_its_step() -> None:
     assert run.evaluation.confusion_matrix is not None
     assert run.evaluation.confusion_matrix.counts == [[3, 1], [0, 4]]
     assert run.evaluation.residuals is not None
+
+
+def test_recorded_search_for_the_smallest_error_shows_the_smallest_one_and_the_failed_trials() -> None:
+    events = RecordedEvents(1)
+    events.start()
+    rungs = (Rung(27, (ScoredTrial(0, 0.5), ScoredTrial(1, 0.25)), (1,)),)
+    failures = (FailedTrial(2, 27, "exit code 1", "ValueError: x"),)
+    tried = tuple(Tried(trial, {"depth": trial}) for trial in range(3))
+    found = Searched("log_loss", rungs, tried, Best(1, {"depth": 1}, 27, 0.25), 81, 81, "min", failures)
+    events.step("search", found)
+    (run,) = recorded_runs.history(events).runs.values()
+    text = printed(run_report.recorded_tables(run, 1e12))
+    assert "0.2500" in text
+    assert "0.5000" not in text
+    assert "trial 2 failed at 27: exit code 1" in text
+    assert "ValueError: x" in text

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from scorer.console.training.documents import MAX_LOG
 from scorer.console.training.run_history import HEARTBEAT_SECONDS, RunHistory
-from scorer.console.training.run_records import MAX_LOG, AnyRecord, RunEnded, TrialMetrics, decode_run_record
+from scorer.console.training.run_records import AnyRecord, RunEnded, TrialMetrics, decode_run_record
 from training.runs_topic.run_events import RunDescription
 from training.runs_topic.topic_events import TopicEvents, run_key
 
