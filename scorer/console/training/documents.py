@@ -17,6 +17,7 @@ from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 TRAINING_BUILD = "https://scorestream.io/training/v1"
 MAX_TRIALS = 512
 MAX_RUNGS = 12
+MAX_LABELS = 101  # of a confusion matrix: 100 classes, and one label for decisions that are no class
 MAX_LOG = 16_384  # characters of the end of a log
 LARGEST = 1 << 53  # integers up to here are exact in a float
 
@@ -41,8 +42,8 @@ Document = TypeVar("Document", bound=msgspec.Struct)
 class AttestedMatrix(msgspec.Struct, frozen=True):
     """A confusion matrix: true classes by row, predicted classes by column, in the order of `labels`."""
 
-    labels: Annotated[list[Text | Whole | Number | bool], Meta(min_length=1, max_length=100)]
-    counts: Annotated[list[Annotated[list[Count], Meta(max_length=100)]], Meta(max_length=100)]
+    labels: Annotated[list[Text | Whole | Number | bool], Meta(min_length=1, max_length=MAX_LABELS)]
+    counts: Annotated[list[Annotated[list[Count], Meta(max_length=MAX_LABELS)]], Meta(max_length=MAX_LABELS)]
 
     def __post_init__(self) -> None:
         if [len(row) for row in self.counts] != [len(self.labels)] * len(self.labels):

@@ -22,7 +22,8 @@ from scorer.console.training.documents import (
     UnixMs,
 )
 
-ClassCounts = Annotated[dict[Text, Count], Meta(max_length=100)]
+ClassCounts = Annotated[dict[Text, Count], Meta(max_length=1_000)]
+OutcomeRange = Annotated[dict[Text, Number], Meta(max_length=64)]
 NO_TIME = 0
 
 
@@ -56,13 +57,21 @@ class SkippedRows(msgspec.Struct, frozen=True):
 
 
 class RowsPart(msgspec.Struct, frozen=True):
-    """The rows of the training, the validation or the hold-out: their times (Unix ms), and their number by class."""
+    """The rows of the training, the validation or the hold-out.
+
+    Attributes:
+        from_ms: The first time of the rows (Unix ms).
+        to_ms: The last time of the rows (Unix ms).
+        classes: The number of rows by class; empty for a regression.
+        outcomes: The mean and the range of the labels of a regression.
+    """
 
     part: Text = ""
     from_ms: UnixMs = NO_TIME
     to_ms: UnixMs = NO_TIME
     rows: Count = 0
     classes: ClassCounts = {}
+    outcomes: OutcomeRange = {}
 
 
 class JoinDocument(msgspec.Struct, frozen=True):
@@ -72,6 +81,7 @@ class JoinDocument(msgspec.Struct, frozen=True):
     labelled: Count = 0
     coverage: Number = 0.0
     classes: ClassCounts = {}
+    outcomes: OutcomeRange = {}
     left_out: SkippedRows = SkippedRows()
     labels: SkippedRows = SkippedRows()
     parts: Annotated[list[RowsPart], Meta(max_length=8)] = []

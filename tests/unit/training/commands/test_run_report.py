@@ -4,17 +4,23 @@ import json
 from io import StringIO
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
 from publisher.errors import Fatal
+from scorer.console.training import documents
+from scorer.console.training.step_documents import EvaluatedDocument
 from tests.support import recorded_runs, trained
 from tests.support.recorded_runs import RecordedEvents
 from training.commands import run_report
-from training.pipeline.step_results import Evaluated
+from training.pipeline.step_results import Evaluated, JoinResult, Part, as_json
 from training.runs_topic.read_history import find_run
 from training.search.halving import Best, FailedTrial, Rung, ScoredTrial, Searched, Tried
+from training.snapshot.target import Target
 from training.validation_gate.comparison import ConfusionMatrix, Residuals
+from training.validation_gate.metrics import ModelAnswers
+from training.validation_gate.version_figures import MOST_CLASSES, NO_CLASS, confusion_matrix
 
 
 def printed(report: RenderableType) -> str:
@@ -99,3 +105,41 @@ def test_recorded_search_for_the_smallest_error_shows_the_smallest_one_and_the_f
     assert "0.5000" not in text
     assert "trial 2 failed at 27: exit code 1" in text
     assert "ValueError: x" in text
+
+
+def joined(classes: tuple[str, ...], outcomes: dict[str, float]) -> JoinResult:
+    counts = dict.fromkeys(classes, 5)
+    parts = tuple(Part(name, 0, 1, 5, counts, "sha256:1", outcomes) for name in ("training", "validation", "hold-out"))
+    target = Target("classes" if classes else "regression", classes)
+    skipped = {"counts": {}, "first": {}}
+    identity = trained.run_id(1), trained.version(1)
+    return JoinResult(9, 9, 1.0, target, counts, outcomes, skipped, skipped, parts, *identity)
+
+
+def test_run_with_a_thousand_classes_has_its_version() -> None:
+    events = RecordedEvents(1)
+    events.start()
+    events.step("join", joined(tuple(map(str, range(1_000))), {}))
+    (run,) = recorded_runs.history(events).runs.values()
+    assert (run.id, run.version) == (trained.run_id(1), trained.version(1))
+
+
+def test_recorded_regression_shows_the_range_of_its_labels() -> None:
+    events = RecordedEvents(1)
+    events.start()
+    events.step("freeze", {"now_ms": 1})
+    events.step("copy", {"digest": "sha256:1", "events": 9, "labels": 9})
+    events.step("join", joined((), {"mean": 12.25, "maximum": 77.5}))
+    (run,) = recorded_runs.history(events).runs.values()
+    text = printed(run_report.recorded_tables(run, 1e12))
+    for part in ("mean", "12.25", "maximum", "77.5"):
+        assert part in text
+
+
+def test_matrix_of_the_largest_number_of_classes_and_decisions_that_are_no_class_is_read() -> None:
+    classes = tuple(map(str, range(MOST_CLASSES)))
+    answers = ModelAnswers(np.zeros((2, MOST_CLASSES)), np.array([0, MOST_CLASSES]))
+    matrix = confusion_matrix(Target("classes", classes), answers, np.array([0, 1], np.int16))
+    read = documents.read(as_json(Evaluated(None, {}, matrix, None, {})), EvaluatedDocument)
+    assert read.confusion_matrix is not None
+    assert read.confusion_matrix.names[-1] == NO_CLASS
