@@ -95,12 +95,16 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference of a metric on the rows whose field `field` has the value `value`. `rows` is their number."""
+    """The difference of a metric on the rows whose field `field` has the value `value`. `rows` is their number.
+
+    `scale` is the number by which the margin is multiplied; None if the margin is absolute.
+    """
 
     field: Text
     value: Scalar
     rows: Count = 0
     difference: MetricDifference | None = None
+    scale: Number | None = None
 
 
 class RuleResult(msgspec.Struct, frozen=True):
