@@ -14,10 +14,10 @@ from model_registry.channels import channel
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Config, Json, Set, print_data, table
 from training.commands.run import progress
-from training.commands.runs import find_run
 from training.pipeline.evaluate_steps import hold_out_answers
-from training.pipeline.run import Run
+from training.pipeline.recorded_rows import open_rows
 from training.pipeline.step_results import ChampionState
+from training.runs_topic.read_history import find_run, read_history
 from training.settings import load
 from training.snapshot.target import Target
 from training.validation_gate import threshold_plot
@@ -31,7 +31,7 @@ Version = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option("--run", help="The run whose held-out rows are scored: its id, version or folder.", show_default="the newest"),
+    typer.Option("--run", help="The run whose held-out rows are scored: its id, version or key.", show_default="the newest"),
 ]
 ClassName = Annotated[
     str | None,
@@ -61,7 +61,8 @@ def thresholds(
     """Show precision, recall and cost of a version by threshold, on rows that it was not trained on."""
     training, settings = load(path, flags or [])
     with progress() as shown:
-        run = Run(training, settings, find_run(training.folder, name, "join"), shown)
+        recorded = find_run(read_history(settings), name, settings.runs_topic, "join")
+        run = open_rows(training, settings, recorded, shown)
         resolved = channel.resolve(run.store, version or run.channel)
         rows, answers = hold_out_answers(run, ChampionState(resolved.version, resolved.digest, resolved.revision))
     target = rows.target

@@ -28,7 +28,7 @@ def report(state: Any) -> None:
         metrics.write(json.dumps({"budget": state.iteration + 1, "auc": auc}) + "\n")
 
 
-validation = {} if trial["final"] else {"valid_sets": [dataset("validation")], "callbacks": [report]}
+validation: dict[str, Any] = {} if trial["final"] else {"valid_sets": [dataset("validation")], "callbacks": [report]}
 parameters |= fixed | {"num_threads": resources["workers"]}
 model = lightgbm.train(parameters, dataset("training"), num_boost_round=trial["budget"], **validation)
 if trial["final"]:

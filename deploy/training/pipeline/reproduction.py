@@ -134,6 +134,7 @@ def _metrics(run: Run, recorded: Recorded, pushed: str) -> dict[str, dict[str, f
 def _difference(run: Run, metrics: Mapping[str, Mapping[str, float | None]], environments: tuple[str, str]) -> str:
     """Return why the models differ, and by how much: as the environment differs, or as the recipe is not deterministic."""
     metric = gate_defaults.complete(run.training.gate, run.joined.target).metric
+    assert metric is not None
     recorded, now = (metrics.get(metric, {}).get(side) for side in ("recorded", "now"))
     difference = (
         "" if recorded is None or now is None else f", metric difference {now - recorded:+.6f} ({metric} of the hold-out)"

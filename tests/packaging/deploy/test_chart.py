@@ -31,7 +31,7 @@ TRAINS = {
     "config.labels.topic": "outcomes",
     "registry.pushSecret": "writer",
 }
-REQUIRED_NODES = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+REQUIRED_NODES: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
 
 
 def all_values(values: Mapping[str, Any], schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
