@@ -180,7 +180,7 @@ def _snapshot(frozen: Mapping[str, Any], copied: Mapping[str, Any]) -> dict[str,
 def _trials(run: RecordedRun) -> Iterator[RenderableType]:
     if not run.trials:
         return
-    metric = run.metric
+    metric = run.metric or next(iter(run.metrics), "")  # as on the console, while the search runs with its default metric
     names = list(dict.fromkeys(name for trial in run.trials.values() for name in trial.parameters))
     rows = [
         (

@@ -120,7 +120,9 @@ def _copy_model(source: Path, part: Path, signature: Signature) -> Signature:
         if path.name in (GOLDEN, README, SIGNATURE):
             continue
         if path.is_symlink() or not path.is_file():
-            raise Refused(f"package/{path.name} is not a file", "write plain files, without folders and links")
+            raise Refused(f"package/ has {path.name!r}, which is not a file", "write plain files, without folders and links")
+        if not path.name.isprintable():
+            raise Refused(f"package/ has a file with the name {path.name!r}", "use names of printable characters")
         shutil.copy(path, part / path.name)
     return parse_signature((own_package / SIGNATURE).read_bytes())
 

@@ -29,17 +29,28 @@ Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 def scores(run: Run, signature: Signature, target: Target, tensors: Tensors) -> NDArray[np.float64]:
     """Return the scores of the rows as the ONNX model computes them, in the shape of `Fitted.scores`.
 
-    They are read from the output on which the signature bases its decision, or from its first output.
+    They are read from the output on which the signature bases its decision, or from its first output. Raises Fatal (exit
+    code 3) if the output has no numbers, or not the columns of the target.
     """
     output = signature.decided
     count = len(next(iter(tensors.values())))
     batches = [
         run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[output.tensor] for at in range(0, count, BATCH)
     ]
-    rows = np.concatenate([part.reshape(len(part), -1) for part in batches]).astype(np.float64)
+    values = np.concatenate([part.reshape(len(part), -1) for part in batches])
+    try:
+        rows = values.astype(np.float64)
+    except ValueError:
+        message = f"the output {output.tensor!r} of the model has {values[0, 0]!r:.100} for an event"
+        raise Fatal(message, "name the output with the scores in the signature", REFUSED) from None
     if target.kind == "classes":
         return rows
     # The row has the probabilities of both classes, or the probability of the second class, or a number.
+    found, most = rows.shape[1], 2 if target.kind == "binary" else 1
+    if found <= (output.index or 0) or (output.index is None and found > most):
+        place = f"at most {most}" if output.index is None else f"more than {output.index} (output.index)"
+        message = f"the output {output.tensor!r} of the model has {found} numbers for each event, but it must have {place}"
+        raise Fatal(message, "correct the model, or output.index in the signature", REFUSED)
     return rows[:, -1 if output.index is None else output.index]
 
 

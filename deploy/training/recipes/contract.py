@@ -8,7 +8,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import os
 import shutil
 import stat
@@ -258,10 +257,12 @@ def parse_line(line: bytes, number: int, most: int) -> MetricLine:
     for name, value in document.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ContractViolation(f"{place}: {name[:NAME_LENGTH]!r} is {value!r:.100}, but must be a number")
-        if not math.isfinite(value) or abs(value) > 1e300:
+        if not abs(value) <= 1e300:  # also false for NaN; `math.isfinite` cannot convert an integer of 400 digits
             raise ContractViolation(f"{place}: {name[:NAME_LENGTH]!r} is {value!r:.100}, but must be finite")
         if len(name) > NAME_LENGTH:
             raise ContractViolation(f"{place}: the name of a metric has {len(name)} characters; the limit is {NAME_LENGTH}")
+        if not name.isprintable():  # control characters, or half of a pair of surrogates, which is no UTF-8
+            raise ContractViolation(f"{place}: the name of the metric {name!r} has characters that cannot be printed")
         values[name] = float(value)
     return MetricLine(budget, values)
 
@@ -279,6 +280,7 @@ class MetricsTail:
         self._most = most
         self._offset = 0
         self._number = 0
+        self._end = b""
         self._best: dict[str, MetricLine] = {}
         self.new_lines()
         with contextlib.suppress(FileNotFoundError):
@@ -287,13 +289,17 @@ class MetricsTail:
     def new_lines(self, *, ended: bool = False) -> list[MetricLine]:
         """Return the lines that were completed since the last call.
 
-        With `ended`, the last line needs no newline. Raises ContractViolation.
+        With `ended`, the last line needs no newline. If the file was replaced since then, or written from its start, it is read
+        from its start, and lines of the earlier file do not count. Raises ContractViolation.
         """
         try:
             with _open(self._path) as stream:
                 if os.fstat(stream.fileno()).st_size > METRICS_BYTES:
                     raise ContractViolation(f"{METRICS} has more than {METRICS_BYTES:,} bytes")
-                stream.seek(self._offset)
+                stream.seek(self._offset - len(self._end))
+                if stream.read(len(self._end)) != self._end:
+                    self._offset, self._number, self._end, self._best = 0, 0, b"", {}
+                    stream.seek(0)
                 content = stream.read()
         except FileNotFoundError:
             return []
@@ -302,10 +308,12 @@ class MetricsTail:
         *complete, rest = content.split(b"\n")
         if len(rest) > LINE_BYTES:
             raise ContractViolation(f"{METRICS} line {self._number + len(complete) + 1} has more than {LINE_BYTES:,} bytes")
-        self._offset += len(content) - len(rest)
         if ended and rest:
             complete.append(rest)
-            self._offset += len(rest)
+            rest = b""
+        read = content[: len(content) - len(rest)]
+        self._offset += len(read)
+        self._end = (self._end + read[-LINE_BYTES:])[-LINE_BYTES:]
         return [metric_line for line in complete if (metric_line := self._parsed(line))]
 
     def _parsed(self, line: bytes) -> MetricLine | None:
@@ -346,10 +354,14 @@ def log_tail(folder: Path) -> str:
 def size(folder: Path) -> int:
     """Return the bytes that the files in a trial's folder use on the disk, except the rows."""
     total = 0
+    rows = (folder / ROWS / TRAINING, folder / ROWS / VALIDATION)  # behind a link in a trial, but not in the final training
     for directory, _, names in os.walk(folder):
         for name in names:
+            path = Path(directory, name)
+            if path in rows:
+                continue
             try:
-                state = Path(directory, name).lstat()
+                state = path.lstat()
             except FileNotFoundError:
                 continue
             total += max(state.st_blocks * 512, state.st_size)

@@ -3,9 +3,11 @@
 The module prepares the command; `training.search` starts it.
 """
 
+import errno
 import hashlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,10 +61,10 @@ def code(recipe: RecipeSection) -> dict[str, str]:
         files = sorted(_files(path)) if path.is_dir() else [path]
         for file in files:
             try:
-                content = file.read_bytes()
+                total += _size(file)
+                content = file.read_bytes() if total <= MOST_BYTES else b""
             except OSError as error:
                 raise Fatal(f"recipe.command: {file} cannot be read: {error.strerror}", "check the file", USAGE) from None
-            total += len(content)
             if total > MOST_BYTES:
                 hint = "name single files, or install the code as a package of the environment"
                 raise Fatal(f"recipe.command: its files have more than {MOST_BYTES:,} bytes", hint, USAGE)
@@ -124,7 +126,7 @@ def environment(recipe: RecipeSection, environ: Mapping[str, str], gpus: range |
     Args:
         recipe: The recipe.
         environ: The variables of this process.
-        gpus: The numbers of the GPUs that the command may use; None for all.
+        gpus: The positions of the GPUs that the command may use among those of this process; None for all.
     """
     variables = {name: value for name, value in environ.items() if not name.startswith(SECRETS)}
     paths = [str(DEPLOY), str(DEPLOY.parent)]
@@ -134,7 +136,8 @@ def environment(recipe: RecipeSection, environ: Mapping[str, str], gpus: range |
     variables["PYTHONUNBUFFERED"] = "1"
     variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without this value cuBLAS results differ between runs
     if gpus is not None:
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+        visible = [name for name in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(visible[at] if at < len(visible) else str(at) for at in gpus)
     return variables | dict(recipe.env)
 
 
@@ -146,18 +149,35 @@ def _code_paths(recipe: RecipeSection) -> Iterator[Path]:
     """Yield the files and folders that arguments of the command name, relative to `recipe.folder`."""
     folder = _folder(recipe)
     for at, word in enumerate(recipe.command):
-        if Path(word).is_absolute() or not (folder / word).exists() or word in (".", ""):
-            if at == 1 and recipe.command[0] in PYTHONS and word.endswith(".py") and not Path(word).is_file():
+        # The path stays as it is written: in a volume of a ConfigMap, a file is a link into a folder with a date as its name.
+        path = Path(os.path.normpath(folder / word))
+        if Path(word).is_absolute() or path == folder or not _exists(path):
+            if at == 1 and recipe.command[0] in PYTHONS and word.endswith(".py") and not _exists(Path(word)):
                 raise Fatal(f"recipe.command: there is no file {word} in {folder}", "check the name of the script", USAGE)
             continue
-        path = (folder / word).resolve()
-        if not path.is_relative_to(folder):
+        if not path.is_relative_to(folder) or not path.resolve().is_relative_to(folder):
             hint = "move it below this folder, or set recipe.folder to a folder that contains it"
             raise Fatal(f"recipe.command: {word} is outside of {folder}", hint, USAGE)
         yield path
 
 
+def _exists(path: Path) -> bool:
+    """Return whether a file or folder exists. An argument such as a script after `-c` may be too long for a name."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _size(file: Path) -> int:
+    """Return the size of a file. Raises OSError if it is not a regular file: a pipe could block for ever."""
+    state = file.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+    return state.st_size
+
+
 def _files(folder: Path) -> Iterator[Path]:
     for directory, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in OMITTED)
+        folders[:] = sorted(name for name in folders if name not in OMITTED and not name.startswith(".."))
         yield from (Path(directory, name) for name in names if not name.endswith(".pyc"))

@@ -241,9 +241,13 @@ class _Search:
                 self.failures.append(FailedTrial(trial, budget, result.failure, result.log))
 
     def _all_failed(self, budget: int) -> Fatal:
-        """Return the error of a search without a score. The failures are not stored: the next run tries the trials again."""
+        """Return the error of a search without a score. The failures are not stored: the next run tries the trials again.
+
+        Their checkpoints are removed, so that their metrics must not count for the next start.
+        """
         for failure in self.failures:
             self._path(failure.trial, budget).unlink(missing_ok=True)
+            contract.remove_metrics(self._trial(failure.trial))
         reasons = "\n".join(f"  trial {failure.trial}: {failure.reason}" for failure in self.failures[:10])
         last = self.failures[-1]
         tail = f"\nthe log of trial {last.trial} ends with:\n{last.log}" if last.log else ""
@@ -260,7 +264,7 @@ class _Search:
             if result is not None:
                 yield trial, result
         tasks = [
-            Task(trial, self._trials[trial], budget, self._folder / "trials" / f"{trial:04}")
+            Task(trial, self._trials[trial], budget, self._trial(trial))
             for trial in sorted(trials)
             if stored_results[trial] is None
         ]
@@ -276,6 +280,9 @@ class _Search:
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
         return stored.result if stored.key == self._key_of(trial) else None
+
+    def _trial(self, trial: int) -> Path:
+        return self._folder / "trials" / f"{trial:04}"
 
     def _path(self, trial: int, budget: int) -> Path:
         return self._folder / "scores" / f"{budget}" / f"{trial:04}.json"

@@ -117,7 +117,11 @@ class BuiltInProcess:
 
 def _outcome(code: int) -> str:
     if code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # a real-time signal
+            name = f"signal {-code}"
+        return f"its process was ended by {name}"
     return f"its process ended with exit code {code}"
 
 

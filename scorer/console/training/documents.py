@@ -172,21 +172,20 @@ class BestTrial(msgspec.Struct, frozen=True):
     parameters: Parameters = {}
 
 
-class TrialFailure(msgspec.Struct, frozen=True):
-    """A trial that failed at a budget, the reason, and the end of its log."""
+class SearchFailure(msgspec.Struct, frozen=True):
+    """A trial that failed at a budget: the reason, and the end of its log."""
 
     trial: Count
-    budget: Count
-    reason: LogText
-    log: LogText = ""
+    budget: Count = 0
+    reason: Annotated[str, Meta(max_length=20_000)] = ""
+    log: Annotated[str, Meta(max_length=20_000)] = ""
 
 
 class SearchDocument(msgspec.Struct, frozen=True):
     """A hyperparameter search by successive halving.
 
     Attributes:
-        goal: Whether a larger (`max`) or a smaller value (`min`) of the metric is better.
-        failures: The failed trials.
+        goal: Whether a larger or a smaller metric is better.
         spent: The number of trees or epochs that the search has trained.
         unstopped: The number that it would have trained without early stopping.
     """
@@ -198,7 +197,7 @@ class SearchDocument(msgspec.Struct, frozen=True):
     spent: Count = 0
     unstopped: Count = 0
     goal: Literal["max", "min"] = "max"
-    failures: Annotated[list[TrialFailure], Meta(max_length=MAX_TRIALS)] = []
+    failures: Annotated[list[SearchFailure], Meta(max_length=MAX_TRIALS)] = []
 
 
 class GateMargins(msgspec.Struct, frozen=True):

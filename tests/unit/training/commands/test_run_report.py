@@ -16,7 +16,6 @@ from tests.support.recorded_runs import RecordedEvents
 from training.commands import run_report
 from training.pipeline.step_results import Evaluated, JoinResult, Part, as_json
 from training.runs_topic.read_history import find_run
-from training.search.halving import Best, FailedTrial, Rung, ScoredTrial, Searched, Tried
 from training.snapshot.target import Target
 from training.validation_gate.comparison import ConfusionMatrix, Residuals
 from training.validation_gate.metrics import ModelAnswers
@@ -56,6 +55,42 @@ def test_step_with_any_result_is_reported_without_a_fault(result: Any) -> None:
     assert "interrupted" in printed(run_report.recorded_tables(run, 1e12))
 
 
+def test_search_for_a_low_metric_is_reported_with_its_lowest_score_and_its_failures() -> None:
+    rungs = [{"budget": 27, "trials": [{"trial": 0, "score": 0.25}, {"trial": 1, "score": 0.75}], "kept": [0]}]
+    failures = [{"trial": 2, "budget": 27, "reason": "exit code 7", "log": "no luck"}]
+    events = RecordedEvents(1)
+    events.start()
+    events.step("search", {"metric": "log_loss", "goal": "min", "rungs": rungs, "failures": failures})
+    (run,) = recorded_runs.history(events).runs.values()
+    text = printed(run_report.recorded_tables(run, 1e12))
+    assert "0.2500" in text
+    assert "0.7500" not in text
+    assert "trial 2 failed at 27: exit code 7" in text
+    assert "no luck" in text
+
+
+def test_scores_are_reported_while_the_search_runs_with_its_default_metric() -> None:
+    events = RecordedEvents(1)
+    events.trial(0, 27, {})
+    events.line(0, 27, rmse=0.625)
+    (run,) = recorded_runs.history(events).runs.values()
+    text = printed(run_report.recorded_tables(run, 1e12))
+    assert "rmse" in text
+    assert "0.6250" in text
+
+
+def test_rows_with_numbers_as_labels_are_reported_with_their_distribution() -> None:
+    outcomes = {"mean": 12.5, "deviation": 2.5}
+    part = {"part": "training", "from_ms": 0, "to_ms": 1, "rows": 9, "classes": {}, "outcomes": outcomes}
+    events = RecordedEvents(1)
+    events.start()
+    events.step("freeze", {"now_ms": 1})
+    events.step("copy", {"events": 9, "labels": 9})
+    events.step("join", {"outcomes": outcomes, "parts": [part]})
+    (run,) = recorded_runs.history(events).runs.values()
+    assert "12.5" in printed(run_report.recorded_tables(run, 1e12))
+
+
 def test_log_has_no_control_characters_of_the_records() -> None:
     events = RecordedEvents(1)
     events.start()
@@ -91,22 +126,6 @@ def test_evaluation_is_read_from_the_record_of_its_step() -> None:
     assert run.evaluation.residuals is not None
 
 
-def test_recorded_search_for_the_smallest_error_shows_the_smallest_one_and_the_failed_trials() -> None:
-    events = RecordedEvents(1)
-    events.start()
-    rungs = (Rung(27, (ScoredTrial(0, 0.5), ScoredTrial(1, 0.25)), (1,)),)
-    failures = (FailedTrial(2, 27, "exit code 1", "ValueError: x"),)
-    tried = tuple(Tried(trial, {"depth": trial}) for trial in range(3))
-    found = Searched("log_loss", rungs, tried, Best(1, {"depth": 1}, 27, 0.25), 81, 81, "min", failures)
-    events.step("search", found)
-    (run,) = recorded_runs.history(events).runs.values()
-    text = printed(run_report.recorded_tables(run, 1e12))
-    assert "0.2500" in text
-    assert "0.5000" not in text
-    assert "trial 2 failed at 27: exit code 1" in text
-    assert "ValueError: x" in text
-
-
 def joined(classes: tuple[str, ...], outcomes: dict[str, float]) -> JoinResult:
     counts = dict.fromkeys(classes, 5)
     parts = tuple(Part(name, 0, 1, 5, counts, "sha256:1", outcomes) for name in ("training", "validation", "hold-out"))
@@ -122,18 +141,6 @@ def test_run_with_a_thousand_classes_has_its_version() -> None:
     events.step("join", joined(tuple(map(str, range(1_000))), {}))
     (run,) = recorded_runs.history(events).runs.values()
     assert (run.id, run.version) == (trained.run_id(1), trained.version(1))
-
-
-def test_recorded_regression_shows_the_range_of_its_labels() -> None:
-    events = RecordedEvents(1)
-    events.start()
-    events.step("freeze", {"now_ms": 1})
-    events.step("copy", {"digest": "sha256:1", "events": 9, "labels": 9})
-    events.step("join", joined((), {"mean": 12.25, "maximum": 77.5}))
-    (run,) = recorded_runs.history(events).runs.values()
-    text = printed(run_report.recorded_tables(run, 1e12))
-    for part in ("mean", "12.25", "maximum", "77.5"):
-        assert part in text
 
 
 def test_matrix_of_the_largest_number_of_classes_and_decisions_that_are_no_class_is_read() -> None:

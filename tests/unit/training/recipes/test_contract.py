@@ -89,6 +89,18 @@ def test_what_a_killed_process_left_is_not_reported_again(tmp_path: Path) -> Non
     assert tail.score("auc") == (1, 0.5)
 
 
+def test_a_file_that_is_written_from_its_start_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"budget": 2, "auc": 0.5}\n')
+    tail = MetricsTail(tmp_path, 9)
+    path.write_text('{"budget": 4, "auc": 0.9}\n')
+    assert tail.new_lines(ended=True) == [(4, {"auc": 0.9})]
+    assert tail.score("auc") == (4, 0.9)
+    path.write_text('{"budget": 1, "auc": 0.1}')
+    assert tail.new_lines(ended=True) == [(1, {"auc": 0.1})]
+    assert tail.score("auc") == (1, 0.1)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -101,6 +113,9 @@ def test_what_a_killed_process_left_is_not_reported_again(tmp_path: Path) -> Non
         b'{"budget": 1.5}',
         b'{"auc": 1}',
         b"1" * 9_999,
+        b'{"budget": 1, "auc": 1' + b"0" * 400 + b"}",
+        b'{"budget": 1, "\\ud800": 1}',
+        b'{"budget": 1, "\\u001b[2J": 1}',
     ],
 )
 def test_no_line_breaks_the_reader(line: bytes) -> None:

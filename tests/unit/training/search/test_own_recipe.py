@@ -129,11 +129,22 @@ def test_the_command_gets_no_setting_of_the_product(tmp_path: Path) -> None:
     assert (variables["HOME"], variables["CUDA_VISIBLE_DEVICES"]) == ("/data", "1")
 
 
+def test_a_trial_gets_a_gpu_of_those_that_the_run_may_use(tmp_path: Path) -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": "4,GPU-7"}
+    recipe = stated(tmp_path, GOOD).recipe
+    assert [own.environment(recipe, environ, gpus)["CUDA_VISIBLE_DEVICES"] for gpus in (range(1), range(1, 2), None)] == [
+        "4",
+        "GPU-7",
+        "4,GPU-7",
+    ]
+
+
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
         ("exit 7", "its process ended with exit code 7"),
         ("kill -SEGV $$", "its process was ended by SIGSEGV"),
+        ("kill -35 $$", "its process was ended by signal 35"),
         (":", "metrics.jsonl has no line with 'auc': the recipe wrote no metrics"),
         ('echo \'{"budget": 2, "loss": 1}\' > metrics.jsonl', "metrics.jsonl has no line with 'auc'; its metrics are loss"),
         ("head -c 100 /dev/zero > metrics.jsonl", "metrics.jsonl line 1 is not a JSON object: '\\x00"),
@@ -179,6 +190,16 @@ def test_all_trials_that_fail_end_the_search_with_the_reasons_and_are_tried_agai
     assert not list(tmp_path.glob("search/scores/*/*.json"))
 
 
+def test_metrics_of_a_failed_trial_do_not_count_when_it_is_tried_again(tmp_path: Path) -> None:
+    script = 'test -e {0} && echo \'{{"budget": 1, "auc": 0.5}}\' >> metrics.jsonl && exit 0\n{1}\nexit 5'
+    unlucky = script.format(tmp_path / "luck", 'echo \'{"budget": 2, "auc": 0.9}\' >> metrics.jsonl')
+    with pytest.raises(Fatal, match="all 3 trials failed"):
+        searched(tmp_path, unlucky)
+    (tmp_path / "luck").touch()
+    best = searched(tmp_path, unlucky).best
+    assert (best.budget, best.score) == (1, 0.5)
+
+
 def test_a_recipe_that_stops_early_is_trained_up_to_there(tmp_path: Path) -> None:
     result = searched(tmp_path, 'echo \'{"budget": 1, "auc": 0.9}\' >> metrics.jsonl')
     assert (result.best.budget, result.best.score) == (1, 0.9)
@@ -197,6 +218,15 @@ def test_the_final_training_has_both_parts_and_writes_a_model(tmp_path: Path) ->
     assert (folder / "seen").read_text() == 'training.parquet\n{"x":0.5}\n'
     assert pq.read_metadata(folder / "rows" / "training.parquet").num_rows == 90
     assert contract.read_trial(folder).final
+
+
+def test_the_rows_of_the_final_training_do_not_count_as_written(tmp_path: Path) -> None:
+    folder = final(tmp_path, "echo model > model.onnx")
+    before = contract.size(folder)
+    (folder / "rows" / "training.parquet").chmod(0o600)
+    (folder / "rows" / "training.parquet").write_bytes(bytes(3_000_000))
+    (folder / "rows" / "cached").write_bytes(bytes(4_096))
+    assert contract.size(folder) == before + 4_096
 
 
 @pytest.mark.parametrize(
@@ -218,6 +248,41 @@ def test_a_launcher_starts_as_many_processes_as_workers(tmp_path: Path) -> None:
     recipe = stated(tmp_path, GOOD, launcher=["mpirun", "-n", "{workers}"]).recipe
     assert own.command(recipe, tmp_path / CODE, 3) == ["mpirun", "-n", "3", "sh", str(tmp_path / CODE / "train.sh")]
     assert own.command(recipe, tmp_path / CODE) == ["sh", str(tmp_path / CODE / "train.sh")]
+
+
+def test_a_volume_of_a_config_map_is_copied_by_the_names_of_its_links(tmp_path: Path) -> None:
+    (tmp_path / "..2026_01_01").mkdir()
+    (tmp_path / "..2026_01_01" / "train.py").write_text("print()")
+    (tmp_path / "..data").symlink_to("..2026_01_01")
+    (tmp_path / "train.py").symlink_to("..data/train.py")
+    recipe = settings(recipe={"command": ["python", "train.py"], "folder": str(tmp_path)}, search=SEARCH).recipe
+    assert own.code(recipe).keys() == {"train.py"}
+    assert own.command(recipe, Path("/copy")) == [sys.executable, "/copy/train.py"]
+    above = settings(recipe={"command": ["python", tmp_path.name], "folder": str(tmp_path.parent)}, search=SEARCH).recipe
+    assert own.code(above).keys() == {f"{tmp_path.name}/train.py"}
+    (tmp_path / "train.py").unlink()
+    (tmp_path / "train.py").symlink_to("/etc/hostname")
+    with pytest.raises(Fatal, match=r"train\.py is outside of"):
+        own.code(recipe)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "large"])
+def test_code_that_cannot_be_copied_is_refused_before_it_is_read(kind: str, tmp_path: Path) -> None:
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "train.py")
+    else:
+        (tmp_path / "train.py").touch()
+        os.truncate(tmp_path / "train.py", 1 << 40)
+    recipe = settings(recipe={"command": ["python", "train.py"], "folder": str(tmp_path)}, search=SEARCH).recipe
+    with pytest.raises(Fatal, match="it is not a regular file" if kind == "pipe" else "more than 100,000,000 bytes"):
+        own.code(recipe)
+
+
+def test_a_script_in_an_argument_is_no_name_of_a_file(tmp_path: Path) -> None:
+    script = "print(1);" * 100
+    recipe = settings(recipe={"command": ["python", "-c", script], "folder": str(tmp_path)}, search=SEARCH).recipe
+    assert own.code(recipe) == {}
+    assert own.command(recipe, Path("/copy")) == [sys.executable, "-c", script]
 
 
 def test_code_that_changes_in_a_run_does_not_affect_it(tmp_path: Path) -> None:
