@@ -130,7 +130,7 @@ def joined(classes: tuple[str, ...], outcomes: dict[str, float]) -> JoinResult:
     counts = dict.fromkeys(classes, 5)
     parts = tuple(Part(name, 0, 1, 5, counts, "sha256:1", outcomes) for name in ("training", "validation", "hold-out"))
     target = Target("classes" if classes else "regression", classes)
-    skipped = {"counts": {}, "first": {}}
+    skipped: dict[str, Any] = {"counts": {}, "first": {}}
     identity = trained.run_id(1), trained.version(1)
     return JoinResult(9, 9, 1.0, target, counts, outcomes, skipped, skipped, parts, *identity)
 

@@ -231,7 +231,7 @@ def test_bar_of_an_error_is_bad_if_the_error_may_be_larger_than_its_rule_allows(
     difference = {"value": change, "low": change - 0.1, "high": change + 0.1}
     limits = [{"name": "rmse", "value": change + 0.1, "bound": 0.15, "passed": tone == "good"}]
     slices = [{"field": "carrier", "value": "UA", "rows": 9_000, "difference": difference, "scale": 10.0}]
-    stated = {"metric": "rmse", "difference": difference, "rules": limits, "slices": slices}
+    stated: dict[str, Any] = {"metric": "rmse", "difference": difference, "rules": limits, "slices": slices}
     compared = trained.comparison(1, DIGEST, ("1.0.0", "sha256:" + "b" * 64), **stated)
     training_run = run(judged()[0], attested(COMPARISON, compared))
     assert training_run.bar is not None
