@@ -6,7 +6,9 @@ from model_registry import package
 from model_registry.package import Package
 from model_registry.signing import attestation
 from model_registry.signing.predicates import PROVENANCE
+from publisher.errors import REFUSED, Fatal
 from scorer.console.training import documents, plots
+from scorer.console.training.documents import ComparisonDocument
 from training.pipeline.run import Run
 from training.pipeline.step_results import ChampionState, Evaluated, as_json
 from training.snapshot.rows import LabelledRows
@@ -51,10 +53,22 @@ def gate(run: Run) -> GateComparison:
     """Compare the new version with the champion that `evaluate` recorded, and draw plots of the result. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own_version(run))[0])
     comparison = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
-    document = documents.read(as_json(comparison), documents.ComparisonDocument)
+    document = shown_comparison(comparison)
     run.draw("rules", plots.rules(document))
     run.draw("matrices", plots.matrices(document))
     return comparison
+
+
+def shown_comparison(comparison: GateComparison) -> ComparisonDocument:
+    """Return a comparison as the console shows it.
+
+    Raises Fatal (exit code 3) if it exceeds the limits of the document, which labels and scores far from 0 cause.
+    """
+    try:
+        return documents.read(as_json(comparison), ComparisonDocument)
+    except ValueError as error:
+        hint = "correct labels and scores with a size above 1e15, or withdraw such labels"
+        raise Fatal(f"the comparison is no valid document: {error}", hint, REFUSED) from None
 
 
 def compared(run: Run, challenger: ChampionState, champion: ChampionState | None) -> GateComparison:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from model_registry.redaction import redacted
 from model_registry.untrusted_input.terminal_text import printable
 from publisher.runtime.logs import TextLines
-from scorer.console.training.run_records import MAX_LOG
+from scorer.console.training.documents import MAX_LOG
 
 LINES = 400
 

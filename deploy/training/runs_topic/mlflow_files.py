@@ -23,7 +23,7 @@ STATUSES = {RUNNING: 1, FAILED: 4, INTERRUPTED: 5, STOPPED: 5}
 """MLflow's numbers: 1 is RUNNING, 3 FINISHED, 4 FAILED, 5 KILLED."""
 FINISHED = 3
 OTHER = re.compile(r"[^\w. -]|\A[. ]|[. ]\Z")  # characters that are not allowed in MLflow's names or in names of files
-LONGEST_NAME = 200
+LONGEST_NAME = 200  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def _write(history: RunHistory, name: str, folder: Path) -> ExportedCounts:
     for run in history.newest_first():
         _write_run(run, place, experiment, now)
         for trial in run.trials.values():
-            _write_trial(run, trial, place, experiment)
+            _write_trial(run, trial, place, experiment, now)
             trials += 1
     return ExportedCounts(len(history.runs), trials)
 
@@ -111,9 +111,10 @@ def _write_run(run: RecordedRun, place: Path, experiment: str, now: float) -> No
             _metric(path, f"seconds.{step.step}", [(end_ms, step.seconds, 0)])
 
 
-def _write_trial(run: RecordedRun, trial: RecordedTrial, place: Path, experiment: str) -> None:
+def _write_trial(run: RecordedRun, trial: RecordedTrial, place: Path, experiment: str, now: float) -> None:
     name = "final" if trial.final else f"trial {trial.trial}"
-    status = STATUSES[RUNNING] if trial.running is not None and run.ended is None else FINISHED
+    unended = STATUSES.get(run.state(now), STATUSES[INTERRUPTED])
+    status = FINISHED if trial.running is None else unended
     path = _new_run(
         place,
         experiment,
@@ -174,7 +175,8 @@ def _metric(run: Path, name: str, values: list[tuple[int, float, int]]) -> None:
 
 
 def _file_name(name: str) -> str:
-    return OTHER.sub("_", name)[:LONGEST_NAME] or "_"
+    shortened = OTHER.sub("_", name).encode()[:LONGEST_NAME].decode(errors="ignore")
+    return OTHER.sub("_", shortened) or "_"
 
 
 def _yaml(path: Path, document: Mapping[str, Any]) -> None:

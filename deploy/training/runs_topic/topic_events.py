@@ -21,11 +21,11 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from model_registry import atomic_files
+from model_registry.redaction import redacted
 from publisher.kafka import clients as kafka
-from scorer.console.training.documents import LARGEST
+from scorer.console.training.documents import LARGEST, MAX_LOG
 from scorer.console.training.run_history import HEARTBEAT_SECONDS
 from scorer.console.training.run_records import (
-    MAX_LOG,
     MAX_METRICS,
     MAX_PARAMETERS,
     MAX_REASON,
@@ -140,15 +140,15 @@ class TopicEvents:
                 **self._now(),
                 host=socket.gethostname()[:MAX_TEXT],
                 pid=os.getpid(),
-                folder=description.folder[:1_000],
+                folder=_text(description.folder)[:1_000],
                 program=version("scorestream"),
                 python=platform.python_version(),
-                recipe=description.recipe[:MAX_TEXT],
-                metric=description.metric[:MAX_TEXT],
+                recipe=_text(description.recipe)[:MAX_TEXT],
+                metric=_text(description.metric)[:MAX_TEXT],
                 seed=description.seed,
                 workers=description.workers,
                 gpus=description.gpus,
-                channel=description.channel[:MAX_TEXT],
+                channel=_text(description.channel)[:MAX_TEXT],
             )
         )
 
@@ -158,10 +158,10 @@ class TopicEvents:
             RunEnded(
                 **self._now(),
                 outcome=outcome,
-                because=because[:MAX_REASON],
+                because=_text(because)[:MAX_REASON],
                 exit_code=exit_code,
                 seconds=round(seconds, 3),
-                log_tail=log_tail[-MAX_LOG:],
+                log_tail=_text(log_tail)[-MAX_LOG:],
                 dropped=self.dropped,
             )
         )
@@ -170,15 +170,19 @@ class TopicEvents:
         self._publish(StepStarted(**self._now(), step=step))
 
     def step_ended(self, step: str, seconds: float, result: object) -> None:
-        encoded = msgspec.Raw(msgspec.json.encode(result))
+        encoded = NULL
+        try:
+            encoded = msgspec.Raw(msgspec.json.encode(result))
+        except UnicodeEncodeError as error:
+            self._drop(f"the result of the step {step} cannot be encoded: {error.reason}")
         small = len(bytes(encoded)) <= MAX_RESULT
         self._publish(StepEnded(**self._now(), step=step, seconds=round(seconds, 3), result=encoded if small else NULL))
 
     def step_failed(self, step: str, seconds: float, reason: str) -> None:
-        self._publish(StepFailed(**self._now(), step=step, seconds=round(seconds, 3), reason=reason[:MAX_REASON]))
+        self._publish(StepFailed(**self._now(), step=step, seconds=round(seconds, 3), reason=_text(reason)[:MAX_REASON]))
 
     def trial_started(self, trial: int, budget: int, parameters: Mapping[str, Any], *, final: bool = False) -> None:
-        shown = {name[:MAX_TEXT]: _plain(value) for name, value in list(parameters.items())[:MAX_PARAMETERS]}
+        shown = {_text(name)[:MAX_TEXT]: _plain(value) for name, value in list(parameters.items())[:MAX_PARAMETERS]}
         self._publish(TrialStarted(**self._now(), trial=trial, budget=budget, final=final, parameters=shown))
 
     def metrics(self, trial: int, budget: int, values: Mapping[str, float], *, final: bool = False) -> None:
@@ -187,7 +191,7 @@ class TopicEvents:
         After DENSE_LINES lines of a trial, fewer and fewer of its lines are published, so that a recipe that writes a line per
         batch does not fill the topic. The last line of a trial is always published.
         """
-        shown = {name[:MAX_TEXT]: _finite(value) for name, value in list(values.items())[:MAX_METRICS]}
+        shown = {_text(name)[:MAX_TEXT]: _finite(value) for name, value in list(values.items())[:MAX_METRICS]}
         record = TrialMetrics(**self._now(), trial=trial, budget=budget, final=final, values=shown)
         place = (final, trial)
         with self._lock:
@@ -212,8 +216,8 @@ class TopicEvents:
                 budget=budget,
                 final=final,
                 seconds=round(seconds, 3),
-                failure=failure[:MAX_REASON],
-                log_tail=log_tail[-MAX_LOG:],
+                failure=_text(failure)[:MAX_REASON],
+                log_tail=_text(log_tail)[-MAX_LOG:],
             )
         )
 
@@ -277,6 +281,11 @@ def topic_events(settings: Settings, run: str) -> TopicEvents:
     return TopicEvents(producer, settings.runs_topic, run)
 
 
+def _text(text: str) -> str:
+    """Return a text without credentials of URLs; characters that UTF-8 does not have, as in names of files, become `?`."""
+    return redacted(text).encode(errors="replace").decode()
+
+
 def _stride(count: int) -> int:
     """Return which lines of a trial are published at its line number `count`: every line, every second, every fourth, ..."""
     return 1 << max(0, (count - 1) // DENSE_LINES).bit_length()
@@ -295,5 +304,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and _finite(value) is not None:
         return value
     if isinstance(value, list | tuple):
-        return [_plain(one) if not isinstance(one, list | tuple | dict) else str(one)[:MAX_TEXT] for one in value[:64]]
-    return str(value)[:MAX_TEXT]
+        return [_plain(one) if not isinstance(one, list | tuple | dict) else _text(str(one))[:MAX_TEXT] for one in value[:64]]
+    return _text(str(value))[:MAX_TEXT]

@@ -18,10 +18,13 @@ TRAINING_BUILD = "https://scorestream.io/training/v1"
 MAX_TRIALS = 512
 MAX_RUNGS = 12
 MAX_FIGURES = 2_048  # metrics and rules of a version: precision and recall of each class are among them
+MAX_LABELS = 101  # of a confusion matrix: 100 classes, and one label for decisions that are no class
+MAX_LOG = 16_384  # characters of the end of a log
 LARGEST = 1 << 53  # integers up to here are exact in a float
 
 Text = Annotated[str, Meta(max_length=200)]
 Sentence = Annotated[str, Meta(max_length=2_000)]
+LogText = Annotated[str, Meta(max_length=MAX_LOG)]
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 UnixMs = Annotated[int, Meta(ge=0, le=10**14)]
@@ -40,8 +43,8 @@ Document = TypeVar("Document", bound=msgspec.Struct)
 class AttestedMatrix(msgspec.Struct, frozen=True):
     """A confusion matrix: true classes by row, predicted classes by column, in the order of `labels`."""
 
-    labels: Annotated[list[Text | Whole | Number | bool], Meta(min_length=1, max_length=100)]
-    counts: Annotated[list[Annotated[list[Count], Meta(max_length=100)]], Meta(max_length=100)]
+    labels: Annotated[list[Text | Whole | Number | bool], Meta(min_length=1, max_length=MAX_LABELS)]
+    counts: Annotated[list[Annotated[list[Count], Meta(max_length=MAX_LABELS)]], Meta(max_length=MAX_LABELS)]
 
     def __post_init__(self) -> None:
         if [len(row) for row in self.counts] != [len(self.labels)] * len(self.labels):
@@ -93,12 +96,16 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference of a metric on the rows whose field `field` has the value `value`. `rows` is their number."""
+    """The difference of a metric on the rows whose field `field` has the value `value`. `rows` is their number.
+
+    `scale` is the number by which the margin is multiplied; None if the margin is absolute.
+    """
 
     field: Text
     value: Scalar
     rows: Count = 0
     difference: MetricDifference | None = None
+    scale: Number | None = None
 
 
 class RuleResult(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ MAX_RUNS = 2_000
 MAX_BYTES = 128 << 20  # of all records
 MAX_RUN_BYTES = 16 << 20  # of the records of one run
 MAX_TRIALS = 1_024  # of one run
+MAX_ATTEMPTS = 100  # of one run: the first one and the newest ones
 MAX_STEPS = 64
 LOG_LINES = 200  # newest events of a run that are kept as lines
 
@@ -259,6 +260,9 @@ class RecordedRun:
         """Add a record of this run. Beyond a limit the record is counted in `left_out` and otherwise ignored."""
         attempt = self.attempts.setdefault(record.attempt, RunAttempt(record.attempt, record.at_ms, record.at_ms))
         attempt.last_ms = max(attempt.last_ms, record.at_ms)
+        if len(self.attempts) > MAX_ATTEMPTS:
+            del self.attempts[list(self.attempts)[1]]
+            self.left_out += 1
         match record:
             case RunAlive():
                 attempt.dropped = max(attempt.dropped, record.dropped)

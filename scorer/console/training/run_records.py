@@ -17,20 +17,18 @@ import msgspec
 from msgspec import Meta
 
 from model_registry.untrusted_input.json_documents import DocumentDecoder
-from scorer.console.training.documents import Count, Number, Parameters, Sentence, Text, UnixMs
+from scorer.console.training.documents import Count, LogText, Number, Parameters, Sentence, Text, UnixMs
 
 SCHEMA: Final = 1
 MAX_RESULT = (
     384 << 10
 )  # bytes of a step's result; a larger result is omitted, so that every record fits a topic's default limit
 MAX_RECORD = 1 << 20  # bytes
-MAX_LOG = 16_384  # characters of the end of a log
 MAX_REASON = 2_000  # characters, as a Sentence
 MAX_METRICS = 64  # of one line
 MAX_PARAMETERS = 64
 
 NULL = msgspec.Raw(b"null")
-LogText = Annotated[str, Meta(max_length=MAX_LOG)]
 RunKey = Annotated[str, Meta(pattern=r"\A[0-9A-Za-z][0-9A-Za-z.-]{0,63}\Z")]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Values = Annotated[dict[Text, Number | None], Meta(max_length=MAX_METRICS)]

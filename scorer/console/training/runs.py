@@ -27,6 +27,7 @@ WIDTH = 1_000.0  # of a bar, in the units of its SVG
 SHORTEST = 1.5
 LONGEST = 4.0
 RUN = re.compile(r"[0-9a-f]{12}")
+ERRORS = frozenset({"log_loss", "rmse", "mae"})  # the metrics of the gate of which a smaller value is better
 UNREADABLE = "unreadable"
 UNJUDGED = "not judged"
 ENDED = "ended"
@@ -54,22 +55,20 @@ TONES = {
 class DifferenceBar:
     """The confidence interval of a metric's difference as a bar; x coordinates are from 0 to WIDTH.
 
-    A larger difference is better.
-
     Attributes:
         difference: The difference with its interval.
-        margin: The margin: how much worse the challenger may be; None without a margin.
-        tone: The name of the bar's colour: `good` if the lower bound is at or above the negative margin, `bad` if it is below,
-            and `wait` without a margin.
+        limit: The limit of the worse end of the interval, such as the negative margin; None without one.
+        tone: The name of the bar's colour: `good` if the worse end of the interval is within the limit, `bad` if it is not, and
+            `wait` without a limit.
         left: The x coordinate of the lower bound.
         right: The x coordinate of the upper bound.
         mean: The x coordinate of the difference.
         zero: The x coordinate of 0.
-        edge: The x coordinate of the negative margin; None without a margin.
+        edge: The x coordinate of the limit; None without one.
     """
 
     difference: MetricDifference
-    margin: float | None
+    limit: float | None
     tone: str
     left: float
     right: float
@@ -289,7 +288,7 @@ def _recorded_run(recorded: RecordedRun, state: str) -> TrainingRun:
         verified=False,
         because=recorded.because or _activity(recorded, state),
         failed=[rule.name for rule in comparison.rules if not rule.passed] if comparison else [],
-        bar=bar(comparison.difference, None) if comparison else None,
+        bar=_difference_bar(comparison, None) if comparison else None,
         promotions=[],
         warnings=[],
         attested=False,
@@ -307,18 +306,38 @@ def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | Non
     """Return the name, the number of rows and the interval of each slice in the comparison."""
     provenance = run.attestations.provenance
     margin = provenance.document.gate.slice_margin if provenance and provenance.document else None
-    slices = run.comparison.slices if run.comparison else []
-    return [(f"{each.field} = {each.value}", each.rows, bar(each.difference, margin)) for each in slices]
+    comparison = run.comparison
+    if comparison is None:
+        return []
+    errors = comparison.metric in ERRORS
+    sign = 1.0 if errors else -1.0
+    limits = [
+        None if margin is None else sign * margin * (1.0 if each.scale is None else each.scale) for each in comparison.slices
+    ]
+    return [
+        (f"{each.field} = {each.value}", each.rows, bar(each.difference, limit, errors=errors))
+        for each, limit in zip(comparison.slices, limits, strict=True)
+    ]
 
 
-def bar(difference: MetricDifference | None, margin: float | None) -> DifferenceBar | None:
-    """Return the difference with its margin as a bar; None without a difference."""
+def _difference_bar(comparison: ComparisonDocument, margin: float | None) -> DifferenceBar | None:
+    """Return the difference of the metric as a bar. Its limit is the bound of the metric's rule, or else the margin."""
+    errors = comparison.metric in ERRORS
+    bounds = (rule.bound for rule in comparison.rules if rule.name == comparison.metric)
+    limit = next(bounds, None if margin is None else margin if errors else -margin)
+    return bar(comparison.difference, limit, errors=errors)
+
+
+def bar(difference: MetricDifference | None, limit: float | None, *, errors: bool = False) -> DifferenceBar | None:
+    """Return the difference with its limit as a bar; None without a difference.
+
+    A larger difference is better, with `errors` a smaller one.
+    """
     if difference is None:
         return None
-    margin = margin if margin is not None and margin > 0 else None
     low = min(difference.low, difference.high)
     high = max(difference.low, difference.high)
-    unit = margin or max(abs(low), abs(high), abs(difference.value), 1e-12) / SHORTEST
+    unit = abs(limit or 0.0) or max(abs(low), abs(high), abs(difference.value), 1e-12) / SHORTEST
     most = max(LONGEST * unit, SHORTEST * abs(difference.value))
     start = max(min(low, -SHORTEST * unit), -most)
     end = min(max(high, SHORTEST * unit), most)
@@ -327,10 +346,11 @@ def bar(difference: MetricDifference | None, margin: float | None) -> Difference
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
 
     tone = "wait"
-    if margin is not None:
-        tone = "good" if low >= -margin else "bad"
-    edge = None if margin is None else x(-margin)
-    return DifferenceBar(difference, margin, tone, x(low), x(high), x(difference.value), x(0.0), edge)
+    if limit is not None:
+        within = high <= limit if errors else low >= limit
+        tone = "good" if within else "bad"
+    edge = None if limit is None else x(limit)
+    return DifferenceBar(difference, limit, tone, x(low), x(high), x(difference.value), x(0.0), edge)
 
 
 def _trained(attestations: VersionAttestations) -> bool:
@@ -363,7 +383,7 @@ def _run(attestations: VersionAttestations, channels: Sequence[Channel]) -> Trai
         verified=comparison is not None and comparison.verified,
         because=_because(attestations),
         failed=[rule.name for rule in compared.rules if not rule.passed] if compared else [],
-        bar=bar(compared.difference, margin) if compared else None,
+        bar=_difference_bar(compared, margin) if compared else None,
         promotions=promotions,
         warnings=[*_contradictions(attestations, id_, documented), *_unearned(verdict, promotions)],
     )

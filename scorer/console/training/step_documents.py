@@ -24,6 +24,7 @@ from scorer.console.training.documents import (
 )
 
 ClassCounts = Annotated[dict[Text, Count], Meta(max_length=MAX_FIGURES)]
+OutcomeRange = Annotated[dict[Text, Number], Meta(max_length=64)]
 NO_TIME = 0
 
 
@@ -57,14 +58,21 @@ class SkippedRows(msgspec.Struct, frozen=True):
 
 
 class RowsPart(msgspec.Struct, frozen=True):
-    """The rows of the training, the validation or the hold-out: their times (Unix ms), and their number by class."""
+    """The rows of the training, the validation or the hold-out.
+
+    Attributes:
+        from_ms: The first time of the rows (Unix ms).
+        to_ms: The last time of the rows (Unix ms).
+        classes: The number of rows by class; empty for a regression.
+        outcomes: The mean and the range of the labels of a regression.
+    """
 
     part: Text = ""
     from_ms: UnixMs = NO_TIME
     to_ms: UnixMs = NO_TIME
     rows: Count = 0
     classes: ClassCounts = {}
-    outcomes: Figures = {}
+    outcomes: OutcomeRange = {}
 
 
 class JoinDocument(msgspec.Struct, frozen=True):
@@ -74,7 +82,7 @@ class JoinDocument(msgspec.Struct, frozen=True):
     labelled: Count = 0
     coverage: Number = 0.0
     classes: ClassCounts = {}
-    outcomes: Figures = {}
+    outcomes: OutcomeRange = {}
     left_out: SkippedRows = SkippedRows()
     labels: SkippedRows = SkippedRows()
     parts: Annotated[list[RowsPart], Meta(max_length=8)] = []

@@ -125,7 +125,7 @@ def recorder(name: str) -> dict[str, Right]:
 
 
 def run_reader(name: str) -> dict[str, Right]:
-    """`scorer train list`, `show`, `compare` and `export`."""
+    """`scorer train list`, `show`, `compare`, `export` and `thresholds`."""
     return {"history": (TOPIC, f"{name}.runs", READ)}
 
 

@@ -4,14 +4,22 @@ import json
 from io import StringIO
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
 from publisher.errors import Fatal
+from scorer.console.training import documents
+from scorer.console.training.step_documents import EvaluatedDocument
 from tests.support import recorded_runs, trained
 from tests.support.recorded_runs import RecordedEvents
 from training.commands import run_report
+from training.pipeline.step_results import Evaluated, JoinResult, Part, as_json
 from training.runs_topic.read_history import find_run
+from training.snapshot.target import Target
+from training.validation_gate.comparison import ConfusionMatrix, Residuals
+from training.validation_gate.metrics import ModelAnswers
+from training.validation_gate.version_figures import MOST_CLASSES, NO_CLASS, confusion_matrix
 
 
 def printed(report: RenderableType) -> str:
@@ -127,3 +135,42 @@ def test_run_is_found_by_key_id_or_version() -> None:
     assert find_run(history, None, "m.runs", "join").version == trained.version(2)
     with pytest.raises(Fatal, match=r"no run 'x' on m\.runs"):
         find_run(history, "x", "m.runs")
+
+
+def test_evaluation_is_read_from_the_record_of_its_step() -> None:
+    events = RecordedEvents(1)
+    events.start()
+    matrix = ConfusionMatrix(("a", "b"), ((3, 1), (0, 4)))
+    events.step("evaluate", Evaluated(None, {"auc": 0.9}, matrix, Residuals((0.0, 1.0), (8,)), {}))
+    (run,) = recorded_runs.history(events).runs.values()
+    assert run.evaluation is not None
+    assert run.evaluation.metrics == {"auc": 0.9}
+    assert run.evaluation.confusion_matrix is not None
+    assert run.evaluation.confusion_matrix.counts == [[3, 1], [0, 4]]
+    assert run.evaluation.residuals is not None
+
+
+def joined(classes: tuple[str, ...], outcomes: dict[str, float]) -> JoinResult:
+    counts = dict.fromkeys(classes, 5)
+    parts = tuple(Part(name, 0, 1, 5, counts, "sha256:1", outcomes) for name in ("training", "validation", "hold-out"))
+    target = Target("classes" if classes else "regression", classes)
+    skipped: dict[str, Any] = {"counts": {}, "first": {}}
+    identity = trained.run_id(1), trained.version(1)
+    return JoinResult(9, 9, 1.0, target, counts, outcomes, skipped, skipped, parts, *identity)
+
+
+def test_run_with_a_thousand_classes_has_its_version() -> None:
+    events = RecordedEvents(1)
+    events.start()
+    events.step("join", joined(tuple(map(str, range(1_000))), {}))
+    (run,) = recorded_runs.history(events).runs.values()
+    assert (run.id, run.version) == (trained.run_id(1), trained.version(1))
+
+
+def test_matrix_of_the_largest_number_of_classes_and_decisions_that_are_no_class_is_read() -> None:
+    classes = tuple(map(str, range(MOST_CLASSES)))
+    answers = ModelAnswers(np.zeros((2, MOST_CLASSES)), np.array([0, MOST_CLASSES]))
+    matrix = confusion_matrix(Target("classes", classes), answers, np.array([0, 1], np.int16))
+    read = documents.read(as_json(Evaluated(None, {}, matrix, None, {})), EvaluatedDocument)
+    assert read.confusion_matrix is not None
+    assert read.confusion_matrix.names[-1] == NO_CLASS

@@ -39,6 +39,26 @@ def test_names_cannot_leave_the_folder_of_their_run(tmp_path: Path) -> None:
     assert {path.parent.name for path in tmp_path.rglob("*beyond*")} == {"params", "metrics"}
 
 
+def test_longest_names_of_any_letters_are_names_of_files(tmp_path: Path) -> None:
+    events = RecordedEvents(1)
+    events.start()
+    events.trial(0, 27, {"\u4f60" * 200: 1})
+    events.line(0, 9, **{"\U00020000" * 200: 0.5})
+    mlflow_files.write(recorded_runs.history(events), "m", tmp_path / "mlflow")
+    for part in ("params", "metrics"):
+        (name,) = {path.name for path in tmp_path.glob(f"mlflow/*/*/{part}/*") if not path.name.isascii()}
+        assert len(name.encode()) <= mlflow_files.LONGEST_NAME
+
+
+def test_trials_of_a_killed_run_are_not_running(tmp_path: Path) -> None:
+    events = RecordedEvents(1)
+    events.start()
+    events.trial(0, 27, {})
+    mlflow_files.write(recorded_runs.history(events), "m", tmp_path / "mlflow")
+    statuses = [yaml.safe_load(path.read_text())["status"] for path in tmp_path.glob("mlflow/*/*/meta.yaml")]
+    assert statuses == [mlflow_files.STATUSES["interrupted"]] * 2
+
+
 def test_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("notes")
     with pytest.raises(Fatal, match="is not empty") as raised:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from scorer.console.training.documents import MAX_LOG
 from scorer.console.training.run_history import HEARTBEAT_SECONDS, RunHistory
-from scorer.console.training.run_records import MAX_LOG, AnyRecord, RunEnded, TrialMetrics, decode_run_record
+from scorer.console.training.run_records import AnyRecord, RunEnded, TrialMetrics, decode_run_record
 from training.runs_topic.run_events import RunDescription
 from training.runs_topic.topic_events import TopicEvents, run_key
 
@@ -145,3 +146,28 @@ def test_key_of_a_run_stays_and_differs_from_others(tmp_path: Path) -> None:
     assert first.startswith("20260301T041200000Z-")
     assert run_key(tmp_path / "a" / "20260301T041200000Z") == first
     assert run_key(tmp_path / "b" / "20260301T041200000Z") != first
+
+
+def test_text_that_is_not_unicode_is_replaced() -> None:
+    producer = MemoryProducer()
+    events = writer(producer)
+    events.run_started(RunDescription("/runs/\udcff", "trees", "auc", 7, 2, 0, "prod"))
+    events.step_ended("join", 1.0, {"path": "\udcff"})
+    events.run_ended("failed", "no file \udcff", 3, "log \udcff")
+    assert events.dropped == 1  # the result of the step
+    (run,) = history(producer).runs.values()
+    assert (run.state(0), run.because, run.log_tail) == ("failed", "no file ?", "log ?")
+    assert run.started is not None
+    assert run.started.folder == "/runs/?"
+
+
+def test_reasons_and_logs_have_no_credentials_of_urls() -> None:
+    producer = MemoryProducer()
+    events = writer(producer)
+    secret = "https://user:secret@registry.example.com/model refused the request"
+    events.step_failed("push", 1.0, secret)
+    events.trial_ended(0, 27, 1.0, secret, secret)
+    events.run_ended("failed", secret, 3, secret)
+    (run,) = history(producer).runs.values()
+    texts = [run.because, run.log_tail, run.steps["push"].failure, run.trials[False, 0].failure, run.trials[False, 0].log_tail]
+    assert not [text for text in texts if "secret" in text or "refused the request" not in text]

@@ -9,9 +9,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
+from scorer.console.training.runs import ERRORS
 from training.snapshot.target import Target
-from training.validation_gate import metrics
-from training.validation_gate.metrics import constant, decide, evaluate, goal, matrix
+from training.validation_gate import gate_defaults
+from training.validation_gate.metrics import DEFAULT_METRICS, GOALS, constant, decide, evaluate, goal, matrix
 
 TWO = Target("binary", ("on time", "late"))
 THREE = Target("classes", ("on time", "late", "very late"))
@@ -131,4 +132,9 @@ def test_no_constant_has_a_smaller_error_than_the_constant_prediction() -> None:
 
 
 def test_every_default_metric_has_a_goal() -> None:
-    assert set(metrics.DEFAULT_METRICS.values()) <= set(metrics.GOALS)
+    assert set(DEFAULT_METRICS.values()) <= set(GOALS)
+
+
+def test_console_has_the_goal_of_each_metric_of_the_gate() -> None:
+    names = {name for of_kind in gate_defaults.METRICS.values() for name in of_kind}
+    assert {name for name in names if goal(name) == "min"} == ERRORS

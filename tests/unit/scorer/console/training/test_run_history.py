@@ -86,6 +86,18 @@ def test_records_beyond_the_limit_of_a_run_are_counted() -> None:
     assert run.state(0) == "refused"  # the end of a run is always recorded
 
 
+def test_run_with_many_attempts_has_its_first_and_its_newest_ones() -> None:
+    attempts = [RecordedEvents(1, f"attempt-{number}") for number in range(run_history.MAX_ATTEMPTS + 5)]
+    for events in attempts:
+        events.start()
+        events.end("failed", f"failure of {events.attempt}")
+    run = only(recorded_runs.history(*attempts))
+    assert len(run.attempts) == run_history.MAX_ATTEMPTS
+    assert run.left_out == 5
+    assert run.began_ms == attempts[0].records[0].at_ms
+    assert run.because == f"failure of {attempts[-1].attempt}"
+
+
 def test_unreadable_result_of_a_step_is_no_document() -> None:
     events = RecordedEvents(1)
     events.start()

@@ -58,7 +58,7 @@ def test_refused_run_has_its_reason_and_failed_rules() -> None:
         "trees",
     )
     assert training_run.bar is not None
-    assert (training_run.bar.tone, training_run.bar.margin) == ("bad", 0.002)
+    assert (training_run.bar.tone, training_run.bar.limit) == ("bad", -0.002)
     assert training_run.bar.edge is not None
     assert (
         training_run.bar.left < training_run.bar.mean < training_run.bar.right < training_run.bar.edge < training_run.bar.zero
@@ -134,7 +134,7 @@ def test_contradictions_are_warned_of() -> None:
 def test_slice_has_its_own_margin_and_run_page_is_complete() -> None:
     shown = view.shown(run(*judged()), LINES, {})
     name, rows, bar = shown.slices[0]
-    assert (name, rows, bar.margin if bar else None) == ("carrier = UA", 9_000, 0.03)
+    assert (name, rows, bar.limit if bar else None) == ("carrier = UA", 9_000, -0.03)
     assert [title for title, _ in shown.matrices] == [f"champion {CHAMPION[0]}", f"challenger {trained.version(1)}"]
     assert (len(shown.spans), shown.spans_left_out, len(shown.rules)) == (8, 0, 5)
     assert [text for _, _, text in shown.commands] == [
@@ -218,12 +218,27 @@ def test_documents_are_bounded(wrong: dict[str, Any]) -> None:
 
 
 @given(*[st.floats(-1e15, 1e15)] * 3, st.none() | st.floats(-1e15, 1e15))
-def test_a_bar_lies_within_its_width(value: float, low: float, high: float, margin: float | None) -> None:
-    bar = runs.bar(MetricDifference(value, low, high), margin)
+def test_a_bar_lies_within_its_width(value: float, low: float, high: float, limit: float | None) -> None:
+    bar = runs.bar(MetricDifference(value, low, high), limit)
     assert bar is not None
     for place in (bar.left, bar.right, bar.mean, bar.zero, bar.edge or 0.0):
         assert 0 <= place <= runs.WIDTH
     assert bar.left <= bar.right
+
+
+@pytest.mark.parametrize(("change", "tone"), [(0.5, "bad"), (-0.5, "good")])
+def test_bar_of_an_error_is_bad_if_the_error_may_be_larger_than_its_rule_allows(change: float, tone: str) -> None:
+    difference = {"value": change, "low": change - 0.1, "high": change + 0.1}
+    limits = [{"name": "rmse", "value": change + 0.1, "bound": 0.15, "passed": tone == "good"}]
+    slices = [{"field": "carrier", "value": "UA", "rows": 9_000, "difference": difference, "scale": 10.0}]
+    stated: dict[str, Any] = {"metric": "rmse", "difference": difference, "rules": limits, "slices": slices}
+    compared = trained.comparison(1, DIGEST, ("1.0.0", "sha256:" + "b" * 64), **stated)
+    training_run = run(judged()[0], attested(COMPARISON, compared))
+    assert training_run.bar is not None
+    assert (training_run.bar.tone, training_run.bar.limit) == (tone, 0.15)
+    ((_, _, bar),) = runs.slice_bars(training_run)
+    assert bar is not None
+    assert (bar.tone, bar.limit) == ("bad" if change > 0.3 else "good", 0.03 * 10)
 
 
 def test_runs_without_records_keep_their_order_among_recorded_ones() -> None:
