@@ -1,3 +1,4 @@
+import csv
 import io
 import os
 import sys
@@ -128,3 +129,21 @@ def test_a_file_has_texts_as_they_are() -> None:
     cells = io.BytesIO()
     CsvWriter(cells, escapes=False).write(HostileText())
     assert cells.getvalue() == b't\n"\x1b[2J\n"\n'
+
+
+class Cells(HostileText):
+    """One row with cells whose characters separate cells and rows of CSV."""
+
+    names: Sequence[str] = ("a", "b")
+    cells = ("1\r2", 'x,y\r\n"z"\n')
+
+    def csv_rows(self) -> Iterator[Sequence[str]]:
+        return iter([self.cells])
+
+
+def test_line_ends_inside_of_cells_are_quoted(tmp_path: Path) -> None:
+    with table_writer(TableFormat.CSV, tmp_path / "t.csv") as writer:
+        writer.write(Cells())
+    assert (tmp_path / "t.csv").read_bytes() == b'a,b\n"1\r2","x,y\r\n""z""\n"\n'
+    with (tmp_path / "t.csv").open(newline="") as stream:
+        assert list(csv.reader(stream)) == [["a", "b"], list(Cells.cells)]
