@@ -197,6 +197,7 @@ def _open_output(path: Path | None) -> Iterator[BinaryIO]:
             with path.open("wb") as stream:  # a pipe or a device
                 yield stream
             return
+        path = path.resolve()  # the file behind a link, such as /dev/stdout, in place of the link itself
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         part = Path(name)
         try:

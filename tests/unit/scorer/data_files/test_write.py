@@ -79,6 +79,15 @@ def test_an_error_leaves_the_former_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("former")
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    with table_writer(TableFormat.CSV, tmp_path / "link.csv") as writer:
+        writer.write(Numbers(1))
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "t.csv").read_text() == "n\n1\n"
+
+
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "t.csv"
     message = r"nowhere/t\.csv cannot be written: No such file or directory"
