@@ -106,7 +106,7 @@ def test_a_tokenizer_that_cannot_be_fused_is_refused_by_name(tmp_path: Path, nam
 def test_a_malformed_tokenizer_is_refused(tmp_path: Path, change_of: dict[str, Any]) -> None:
     hugging_face.folder(tmp_path / "m")
     change(tmp_path / "m", "tokenizer.json", **change_of)
-    with pytest.raises(Refused, match="tokenizer.json is malformed"):
+    with pytest.raises(Refused, match=r"tokenizer\.json is malformed"):
         hugging_face_folder.read(tmp_path / "m")
 
 
