@@ -139,7 +139,8 @@ class RecipeSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+        # Any other text is no name, and may be a secret in the wrong place, which the error about the section does not repeat.
+        return {"name": value} if isinstance(value, str) and value.isalpha() else value
 
     @model_validator(mode="after")
     def _passable(self) -> "RecipeSection":

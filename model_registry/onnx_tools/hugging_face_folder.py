@@ -104,7 +104,14 @@ def read(folder: Path) -> HuggingFaceModel:
 
 def read_tokenizer(folder: Path, max_length: int) -> WordPiece:
     """Read tokenizer.json. Raises Refused if it is malformed, or if one of its parts is not supported."""
-    document = _object(folder, TOKENIZER)
+    try:
+        return _tokenizer(folder, _object(folder, TOKENIZER), max_length)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a part has another type than `tokenizers` writes
+        fault = f"{folder / TOKENIZER} is malformed: {type(error).__name__}: {str(error)[:200]}"
+        raise Refused(fault, "save the tokenizer again") from None
+
+
+def _tokenizer(folder: Path, document: Mapping[str, Any], max_length: int) -> WordPiece:
     model = document.get("model")
     if not isinstance(model, dict):
         raise _unsupported(folder, "model", "none")
@@ -191,6 +198,8 @@ def _pooling(folder: Path) -> tuple[str, bool]:
     types = []
     if (folder / "modules.json").is_file():
         modules = imported_model.read_json(folder, "modules.json")
+        if not isinstance(modules, list):
+            raise Refused(f"{folder / 'modules.json'} is not a JSON array", "save the model again")
         types = [str(module.get("type", "")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
         if unknown := [name for name in types if name not in ("Transformer", "Pooling", "Normalize")]:
             raise Refused(

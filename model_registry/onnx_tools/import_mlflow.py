@@ -87,8 +87,18 @@ def _convert(saved: MlflowModel, target: Path, trust_pickle: bool) -> tuple[bool
         raise Refused(f"{type(model).__name__} in {saved.folder} cannot be converted to ONNX: {reason}", hint) from None
     target.write_bytes(converted)
     classes = [str(label) for label in getattr(model, "classes_", ())]
-    notes = [_compare(saved, model, target, per_column)]
-    notes += [f"the columns of the probabilities are the classes {', '.join(classes[:12])}"] if classes else []
+    try:
+        notes = [_compare(saved, model, target, per_column)]
+    except RegistryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the model raises any exception for rows that it cannot score
+        reason = " ".join(str(error).split())[:200]
+        raise Refused(
+            f"the models cannot be compared on the input example of {saved.folder}: {type(error).__name__}: {reason}",
+            "save the model again with an input example that it scores, or without one",
+        ) from None
+    scores = "probabilities" if hasattr(model, "predict_proba") else "scores"
+    notes += [f"the columns of the {scores} are the classes {', '.join(classes[:12])}"] if classes else []
     wide = [column.name for column in saved.columns if column.type in ("double", "long")]
     notes += [f"columns of 64 bits are fed as float32: {', '.join(wide[:12])}"] if wide else []
     return per_column, classes, notes
@@ -179,9 +189,18 @@ def _to_onnx(saved: MlflowModel, model: Any) -> tuple[bool, bytes]:
         types = [(column.name, kinds[mlflow_folder.COLUMN_DTYPES[column.type]]([None, 1])) for column in saved.columns]
     else:
         types = [(ROW, FloatTensorType([None, _width(saved, model)]))]
-    options = {"zipmap": False} if hasattr(model, "classes_") else None
-    data: bytes = to_onnx(model, initial_types=types, options=options, target_opset=OPSETS).SerializeToString()
+    data: bytes = to_onnx(model, initial_types=types, options=_options(model), target_opset=OPSETS).SerializeToString()
     return per_column, data
+
+
+def _options(model: Any) -> dict[Any, Any] | None:
+    """Return the options with which the scores of a classifier are one tensor: probabilities, else its decision function."""
+    if not hasattr(model, "classes_"):
+        return None
+    if hasattr(model, "predict_proba"):
+        return {"zipmap": False}
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    return {id(last): {"raw_scores": True} | ({} if type(last).__name__ == "LinearSVC" else {"zipmap": False})}
 
 
 def _lightgbm_to_onnx(saved: MlflowModel, model: Any) -> bytes:
@@ -252,7 +271,12 @@ def _original_scores(saved: MlflowModel, model: Any) -> Any:
         except ImportError:
             raise Refused("the input example is a table, and pandas is not installed", "pip install pandas") from None
         rows = pandas.DataFrame([dict(row) for row in saved.example], columns=[column.name for column in saved.columns])
-    return model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
+    for method in ("predict_proba", "decision_function"):
+        if hasattr(model, method):
+            return getattr(model, method)(rows)
+    scores = model.predict(rows) if hasattr(model, "predict") else None
+    is_number = scores is not None and np.asarray(scores).dtype.kind == "f"
+    return model.transform(rows) if not is_number and hasattr(model, "transform") else scores  # distances, not clusters
 
 
 def _tensors(saved: MlflowModel, per_column: bool) -> dict[str, Any]:

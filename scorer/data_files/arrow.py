@@ -27,11 +27,15 @@ def infer_type(values: Sequence[Any]) -> Any:
     A number is a float64, an array is a list, and an object is a struct.
 
     Raises:
-        MixedTypes: the values have no common type.
+        MixedTypes: the values have no common type, or a float64 cannot represent an integer.
     """
     pa = load_pyarrow()
     try:
-        return _with_doubles(pa.array(values).type)
+        type_ = pa.array(values).type
+        column_type = _with_doubles(type_)
+        if column_type != type_:
+            pa.array(values, column_type)
+        return column_type
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise MixedTypes(str(error)) from None
 

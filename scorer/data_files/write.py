@@ -5,7 +5,6 @@ A file appears under its name when it is complete.
 
 import contextlib
 import csv
-import io
 import os
 import sys
 import tempfile
@@ -81,18 +80,29 @@ class CsvWriter:
 
     def write(self, rows: TableRows) -> None:
         """Write rows; see `TableWriter`."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        lines = _CsvLines()
+        writer = csv.writer(lines)
         if not self._is_begun:
             writer.writerow(rows.names)
             self._is_begun = True
         writer.writerows(rows.csv_rows())
-        content = printable(text.getvalue(), lines=True) if self._escapes else text.getvalue()
+        text = "".join(lines)
+        content = printable(text, lines=True) if self._escapes else text
         self._stream.write(content.encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
         """Flush the stream."""
         self._stream.flush()
+
+
+class _CsvLines(list[str]):
+    """Lines of CSV that end with a line feed.
+
+    The module csv quotes a carriage return in a cell only if it ends lines with CRLF.
+    """
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
 
 
 class ParquetWriter:
@@ -187,6 +197,7 @@ def _open_output(path: Path | None) -> Iterator[BinaryIO]:
             with path.open("wb") as stream:  # a pipe or a device
                 yield stream
             return
+        path = path.resolve()  # the file behind a link, such as /dev/stdout, in place of the link itself
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         part = Path(name)
         try:

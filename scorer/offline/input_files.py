@@ -171,7 +171,7 @@ class CsvFile:
     format = TableFormat.CSV
 
     def __init__(self, stream: BinaryIO, name: str, signature: Signature, settings: Settings) -> None:
-        self._total = os.fstat(stream.fileno()).st_size
+        self._total = _size(stream)
         self._stream = stream
         text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
         csv.field_size_limit(max(LEAST_CELL, settings.input.max_event_bytes))
@@ -189,7 +189,8 @@ class CsvFile:
         """Yield the rows; see `InputFile`."""
         yield CsvRows([], self.names, self.fitted), Progress(0, self._total)
         while rows := list(islice(self._next_rows(), CHUNK_ROWS)):
-            yield CsvRows(rows, self.names, self.fitted), Progress(self._stream.tell(), self._total)
+            done = 0 if self._total is None else self._stream.tell()
+            yield CsvRows(rows, self.names, self.fitted), Progress(done, self._total)
 
     def _next_rows(self) -> Iterator[list[str] | csv.Error]:
         while True:
@@ -250,7 +251,7 @@ class JsonLinesFile:
         self._stream = stream
         self._name = name
         self._outside = outside_fields(signature)
-        self._total = None if name == "stdin" else os.fstat(stream.fileno()).st_size
+        self._total = None if name == "stdin" else _size(stream)
 
     def read(self) -> Iterator[tuple[FileRows, Progress]]:
         """Yield the rows; see `InputFile`.
@@ -333,6 +334,11 @@ def _text(cell: bytes) -> str:
     if cell == NULL:
         return ""
     return str(orjson.loads(cell)) if cell.startswith(b'"') else cell.decode()
+
+
+def _size(stream: BinaryIO) -> int | None:
+    """Return the number of bytes of a file; None for a pipe."""
+    return os.fstat(stream.fileno()).st_size if stream.seekable() else None
 
 
 def _check_distinct(names: Sequence[str], file: str) -> None:

@@ -11,7 +11,7 @@ import orjson
 from model_registry.package import field_sources
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.progress_bars import ShowProgress
-from scorer.data_files.arrow import infer_type, known_type, load_pyarrow
+from scorer.data_files.arrow import MixedTypes, infer_type, known_type, load_pyarrow
 from scorer.data_files.formats import TableFormat
 from scorer.data_files.write import table_writer
 from scorer.dead_letters.reasons import Poison
@@ -88,8 +88,16 @@ class ScoredFileRows:
         pa = load_pyarrow()
         scores, *others = self._columns()
         values = [None if score is None else orjson.loads(score) for score in scores]
-        added = [pa.array(values, self._type), *(pa.array(column, pa.string()) for column in others)]
+        try:
+            column = pa.array(values, self._type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise _not_arrow(error) from None
+        added = [column, *(pa.array(column, pa.string()) for column in others)]
         return pa.RecordBatch.from_arrays([*self._own.arrays(), *added], names=self.names)
+
+
+def _not_arrow(error: Exception) -> Fatal:
+    return Fatal(f"a score has no form in Parquet: {error!s:.200}", "write the result as --format json or csv", USAGE)
 
 
 def _valid_text(error: Poison) -> str:
@@ -155,8 +163,11 @@ def with_decoder(loaded: LoadedModel, settings: Settings, source: InputFile) -> 
 
 
 def _score_type(loaded: LoadedModel) -> Any:
-    """Return the Arrow type of the version's scores, by the score of a row that it scored when it was loaded."""
-    return known_type(infer_type([orjson.loads(loaded.score(loaded.control).encoded()[0])]))
+    """Return the Arrow type of the version's scores, by the score of a row that it scored when it was loaded. Raises Fatal."""
+    try:
+        return known_type(infer_type([orjson.loads(loaded.score(loaded.control).encoded()[0])]))
+    except MixedTypes as error:
+        raise _not_arrow(error) from None
 
 
 def _score_rows(loaded: LoadedModel, rows: FileRows, most: int) -> EventAnswers:

@@ -94,6 +94,29 @@ def test_a_tokenizer_that_cannot_be_fused_is_refused_by_name(tmp_path: Path, nam
     assert "BERT family" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "change_of",
+    [
+        {"post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 1]}},
+        {"post_processor": {"type": "BertProcessing", "cls": [{}, 1], "sep": ["[SEP]", 1]}},
+        {"post_processor": {"type": "TemplateProcessing", "single": [1, 2, 3]}},
+        {"added_tokens": 5},
+    ],
+)
+def test_a_malformed_tokenizer_is_refused(tmp_path: Path, change_of: dict[str, Any]) -> None:
+    hugging_face.folder(tmp_path / "m")
+    change(tmp_path / "m", "tokenizer.json", **change_of)
+    with pytest.raises(Refused, match=r"tokenizer\.json is malformed"):
+        hugging_face_folder.read(tmp_path / "m")
+
+
+def test_modules_that_are_no_array_are_refused(tmp_path: Path) -> None:
+    hugging_face.folder(tmp_path / "m")
+    (tmp_path / "m" / "modules.json").write_text("7")
+    with pytest.raises(Refused, match=r"modules\.json is not a JSON array"):
+        hugging_face_folder.read(tmp_path / "m")
+
+
 def test_a_pooling_or_module_that_cannot_be_fused_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "m"
     hugging_face.folder(path)

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from skl2onnx import to_onnx
+from sklearn.cluster import KMeans
+from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.svm import LinearSVC
 from skops import io
 
 from model_registry.errors import Refused
@@ -155,6 +159,42 @@ def test_a_conversion_that_changes_scores_is_refused(tmp_path: Path) -> None:
     tensor = {"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 1]}}
     mlflow_folders.write(path, "sklearn", details, [[1.0], [1.00000004]], [tensor])  # the second is 1.0 in float32
     with pytest.raises(Refused, match=r"row 2 of the input example scores .* with the original model, but .* converted"):
+        import_mlflow.convert(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "note"),
+    [
+        (LinearSVC(), "the columns of the scores are the classes 0, 1, 2"),
+        (IsolationForest(n_estimators=5), "gives the scores of the original to the 3 rows"),
+        (KMeans(2), "gives the scores of the original to the 3 rows"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_model_without_probabilities_gives_its_decision_function(tmp_path: Path, model: Any, note: str) -> None:
+    path = tmp_path / "orders"
+    path.mkdir()
+    rows = mlflow_folders.table()[["amount", "items"]]
+    (path / "model.pkl").write_bytes(pickle.dumps(model.fit(rows, np.digitize(rows["amount"], [80, 120]))))
+    details = {"pickled_model": "model.pkl", "serialization_format": "cloudpickle"}
+    mlflow_folders.write(path, "sklearn", details, rows.head(3), columns=mlflow_folders.NUMBERS)
+    imported = import_mlflow.convert(path, tmp_path, trust_pickle=True)
+    assert any(note in line for line in imported.notes)
+    session = onnxruntime.InferenceSession(imported.model.read_bytes())
+    scores = session.run(None, {"x": rows.to_numpy(np.float32)})[1]
+    expected = model.transform(rows) if isinstance(model, KMeans) else model.decision_function(rows)
+    assert scores == pytest.approx(expected.reshape(scores.shape), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("example", [[[1.0], [1.0, 2.0]], [1.0, 2.0]])
+def test_an_example_that_the_model_cannot_score_is_refused(tmp_path: Path, example: Any) -> None:
+    path = tmp_path / "orders"
+    path.mkdir()
+    (path / "model.skops").write_bytes(io.dumps(LinearRegression().fit([[1.0, 2.0], [2.0, 1.0]], [0.0, 1.0])))
+    details = {"pickled_model": "model.skops", "serialization_format": "skops"}
+    tensor = {"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 2]}}
+    mlflow_folders.write(path, "sklearn", details, example, [tensor])
+    with pytest.raises(Refused, match="cannot be compared on the input example of"):
         import_mlflow.convert(path, tmp_path)
 
 

@@ -25,7 +25,7 @@ def test_the_type_of_json_values(values: list[Any], type_: Any) -> None:
     assert infer_type(values) == type_
 
 
-@pytest.mark.parametrize("values", [[1, [1]], ["a", 1], [{"a": 1}, [1]]])
+@pytest.mark.parametrize("values", [[1, [1]], ["a", 1], [{"a": 1}, [1]], [2**60 + 1], [[2**60 + 1]]])
 def test_values_without_a_common_type_are_rejected(values: list[Any]) -> None:
     with pytest.raises(MixedTypes):
         infer_type(values)

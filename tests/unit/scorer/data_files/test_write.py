@@ -1,3 +1,4 @@
+import csv
 import io
 import os
 import sys
@@ -78,6 +79,15 @@ def test_an_error_leaves_the_former_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("former")
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    with table_writer(TableFormat.CSV, tmp_path / "link.csv") as writer:
+        writer.write(Numbers(1))
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "t.csv").read_text() == "n\n1\n"
+
+
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "t.csv"
     message = r"nowhere/t\.csv cannot be written: No such file or directory"
@@ -128,3 +138,21 @@ def test_a_file_has_texts_as_they_are() -> None:
     cells = io.BytesIO()
     CsvWriter(cells, escapes=False).write(HostileText())
     assert cells.getvalue() == b't\n"\x1b[2J\n"\n'
+
+
+class Cells(HostileText):
+    """One row with cells whose characters separate cells and rows of CSV."""
+
+    names: Sequence[str] = ("a", "b")
+    cells = ("1\r2", 'x,y\r\n"z"\n')
+
+    def csv_rows(self) -> Iterator[Sequence[str]]:
+        return iter([self.cells])
+
+
+def test_line_ends_inside_of_cells_are_quoted(tmp_path: Path) -> None:
+    with table_writer(TableFormat.CSV, tmp_path / "t.csv") as writer:
+        writer.write(Cells())
+    assert (tmp_path / "t.csv").read_bytes() == b'a,b\n"1\r2","x,y\r\n""z""\n"\n'
+    with (tmp_path / "t.csv").open(newline="") as stream:
+        assert list(csv.reader(stream)) == [["a", "b"], list(Cells.cells)]

@@ -3,6 +3,8 @@
 import base64
 import csv
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,17 @@ def test_columns_with_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,a\n")
     with pytest.raises(Fatal, match="several columns 'a'"), open_file(tmp_path / "rows.csv", SIGNATURE, SETTINGS):
         pass
+
+
+@pytest.mark.parametrize(("suffix", "text"), [("csv", "a\n1\n2\n"), ("jsonl", '{"a":1}\n{"a":2}\n')])
+def test_a_named_pipe_is_read_to_its_end(tmp_path: Path, suffix: str, text: str) -> None:
+    path = tmp_path / f"events.{suffix}"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=[text])
+    writer.start()
+    inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
+    signature = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    with open_file(path, signature, SETTINGS) as source:
+        chunks = [(list(rows.events), progress.total) for rows, progress in source.read()]
+    writer.join()
+    assert chunks == [([], None), ([b'{"a":1}', b'{"a":2}'], None)]

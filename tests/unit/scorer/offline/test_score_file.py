@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow
+import pytest
 
+from publisher.errors import Fatal
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.evaluation.score_events import EventAnswers
 from scorer.offline.input_files import LineRows
@@ -46,3 +48,13 @@ def test_lines_are_texts_in_csv_and_parquet() -> None:
     batch = scored().record_batch()
     assert batch.column("event").to_pylist() == [row[0] for row in csv.reader(io.StringIO(written.getvalue()))]
     assert batch.column("score").to_pylist() == [0.5] * 5 + [None]
+
+
+def test_an_integer_that_a_float64_cannot_represent_is_named() -> None:
+    answers = EventAnswers(1)
+    answers.scores[0] = b"1152921504606846977"
+    rows = ScoredFileRows(LineRows(LINES[:1]), ["event"], ADDED, answers, pyarrow.float64())
+    with pytest.raises(Fatal, match="no form in Parquet: Integer value 1152921504606846977") as error:
+        rows.record_batch()
+    assert "--format json" in error.value.hint
+    assert json.loads(next(rows.json_rows()))["score"] == (1 << 60) + 1
