@@ -27,8 +27,8 @@ class _Owned:
         committed: the group's committed offset.
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
-        answers_from: the first offsets in the output and dead-letter topics that can hold answers to a recreated input topic;
-            None if the topic was not recreated, or one of its events is answered.
+        answers_from: where the answers to a recreated input topic begin in the output and dead-letter topics; None if the
+            topic was not recreated, or one of its events is answered.
         read: the offset after the last fetched event.
         level_ms: when all events up to the end of the partition were last answered, in Unix ms; 0 if never.
         suspect: whether the sandbox process reads the partition, because its records may crash this process.
@@ -123,7 +123,7 @@ class AssignedPartitions:
         return {partition: owned.metadata for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
-        """Return the first offsets in the output and dead-letter topics that can hold answers to a recreated input topic.
+        """Return where the answers to a recreated input topic begin in the output and dead-letter topics.
 
         Returns None if the topic was not recreated, or if one of its events is answered.
         """
@@ -171,13 +171,11 @@ class AssignedPartitions:
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
     ) -> list[TopicPartition]:
-        """Return the positions to commit after a batch, with this metadata.
-
-        The fields of the metadata that belong to the partition or to this consumer are filled in.
+        """Return the positions to commit after a batch.
 
         Args:
-            batch: the batch.
-            mark: the metadata of the offsets.
+            batch: the published batch.
+            mark: the metadata of the positions. This method sets its fields `topic_id`, `suspect` and `member`.
             reached: the offset to commit for each partition, if only a part of the batch is published; None for the whole
                 batch.
         """
@@ -226,7 +224,7 @@ class AssignedPartitions:
                 owned.leader_epoch = leader_epoch_field(None)
 
     def ownership_positions(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
-        """Return positions that write `owner` to the metadata of the committed offsets, and keep the offsets."""
+        """Return the committed offsets of these partitions as positions to commit, with `owner` in the metadata."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
             TopicPartition(*partition, owned.committed, self._metadata_for(owned, owner).encode(), owned.leader_epoch)
@@ -240,7 +238,7 @@ class AssignedPartitions:
             owned.metadata = self._metadata_for(owned, owner)
 
     def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
-        """Return the metadata of the committed offset with this owner; with an empty owner, without a member id."""
+        """Return the metadata of the committed offset with this owner. If `owner` is empty, the member id is empty too."""
         return replace(owned.metadata, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:

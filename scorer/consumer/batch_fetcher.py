@@ -17,12 +17,12 @@ class BatchFetcher:
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """Fetch the available events of a batch. A failure that arrives before any event is returned alone.
+        """Fetch the available events of a batch. If a failure arrives before the first event, return only the failure.
 
         Args:
             source: the source of the events.
             wait: how long to wait for the first event, in seconds.
-            limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
+            limit: returns the maximum number of events, given the timestamp of the first event in Unix ms.
             until: the time until which to wait for further events, in monotonic seconds.
         """
         self.end = "empty"

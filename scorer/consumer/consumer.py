@@ -58,8 +58,8 @@ class EventConsumer:
         topics: the input topics.
         start_positions: determines the start position of each partition, from its committed offset if that is valid.
         session: completes pending commits before committed offsets are read, and before partitions are released.
-        fence: ends the open transactions of the dead owners of partitions (scorers that died), and returns these owners. The
-            consumer calls it at an assignment, before it reads positions.
+        fence: ends the open transactions of dead owners (scorers that died while they owned one of the given partitions), and
+            returns these owners. The consumer calls it at an assignment, before it reads positions.
         context: the clock, and a check that is called repeatedly while no broker answers. The check may raise Aborted.
         renew: closes a client that is no longer a member, and returns a new client.
         offsets_command: the command with which an operator moves the group's positions, for error messages.
@@ -249,7 +249,7 @@ class EventConsumer:
             )
 
     def follow(self, partitions: Collection[Partition]) -> None:
-        """Continue these partitions at their committed offsets, which an operator has moved into the range of the log."""
+        """Continue these partitions at their committed offsets, which have been moved into the range of the log."""
         self.rewind(partitions)
         for partition in partitions:
             log.info("%s[%d]: an operator moved the committed offset of the group; reading from the new offset", *partition)
@@ -280,7 +280,10 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Return a batch that the sandbox process has read; None if it has none. Every second call returns None."""
+        """Return a batch that the sandbox process has read; None if no batch is available.
+
+        While the sandbox reads partitions, every second call returns None.
+        """
         # On the other calls the caller polls the group and fetches events of the other partitions.
         if self._table.sandbox_due:
             for partition in self._table.sandbox_due:
@@ -346,7 +349,7 @@ class EventConsumer:
         self._pause_outside(outside.keys() - to_rewind)
 
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
-        """Pause a partition in the client, which cannot decode its next batch. The sandbox process reads it instead."""
+        """Let the sandbox process read a partition, because the client cannot decode the next record batch."""
         state = self._table.state(partition)
         if state is not None and state.has_position and state.sandbox is SandboxUse.UNUSED:
             log.warning("%s[%d] cannot be decoded by this process; a sandbox process reads it: %s", *partition, error.str())

@@ -30,11 +30,11 @@ METADATA_SECONDS = 5.0  # the time limit of a request for offsets or topics
 
 
 class DeadOwners(NamedTuple):
-    """The owners in the committed offsets of some partitions that are no longer members of the group.
+    """The dead owners of some partitions: committed offsets name them, but they are no longer members of the group.
 
     Attributes:
-        names: their names, except names that a current member of the group has too.
-        members: their member ids.
+        names: the names of the dead owners, except names that a current member of the group has too.
+        members: the member ids of the dead owners.
     """
 
     names: frozenset[str] = frozenset()
@@ -83,11 +83,11 @@ def fence_dead_owners(
 
 
 def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
-    """Wait until the transactions of other producers are decided, and end those of dead scorers meanwhile.
+    """Wait until the transactions of other producers are committed or aborted. End transactions of dead scorers meanwhile.
 
     Args:
         settings: the settings of the scorer.
-        wait_until_decided: waits until the transactions are decided, and calls the check of the given context repeatedly.
+        wait_until_decided: waits for the end of the transactions, and calls the check of the given context repeatedly.
         context: the context of the wait. Its check may raise to end the wait.
     """
     # After a scorer was killed, the rebalance may cause the group to reject the transaction of a surviving scorer. The

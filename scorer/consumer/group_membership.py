@@ -62,7 +62,7 @@ class GroupMembership:
 
 
 def check_failure(topic: str, error: KafkaError) -> None:
-    """Log a Kafka error of a topic from which the client recovers by itself; raise an exception for any other.
+    """Log a Kafka error of a topic if the client recovers from the error by itself; otherwise raise an exception.
 
     Raises:
         MemberLost: The client cannot recover, and a new client must join.

@@ -16,8 +16,8 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     Attributes:
         owner: the scorer (`<name>.<replica>`) that owns the partition or died as its owner; "" after an orderly release.
-        revision: the revision of the model channel that was in use for the events before the offset, for all roles; 0 if
-            `model.tag` is not a channel.
+        revision: the revision of the model channel with which the events before the offset were scored, by champion and
+            canary; 0 if `model.tag` is not a channel.
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
@@ -45,7 +45,7 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         return self.revision, self.digest
 
     def is_of_other_history(self, history: str) -> bool:
-        """Return whether the revision belongs to another history of the channel than the one with the id `history`.
+        """Return whether the channel history of the revision has another id than `history`.
 
         The result is False if one of the two ids is unknown.
         """
@@ -66,5 +66,5 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, metadata: str | None) -> "OffsetMetadata":
-        """Parse the metadata of an offset; return empty metadata if there is none. Raises UnreadableDocument for other text."""
+        """Parse the metadata of an offset; return empty metadata for None or "". Raises UnreadableDocument if invalid."""
         return decode(metadata, cls, max_bytes=MAX_BYTES) if metadata else cls()

@@ -45,7 +45,7 @@ class SandboxUse(Enum):
 
     UNUSED = "unused"
     DUE = "due"
-    """The client cannot decode the next batch of the log. The next call of `take` starts the sandbox at this batch."""
+    """The client cannot decode the next record batch. The next call of `take` starts the sandbox at this record batch."""
     ACTIVE = "active"
 
 
@@ -65,19 +65,19 @@ class Signal(Enum):
     """The events of the state machine that carry no data."""
 
     INVALIDATED = "invalidated"
-    """Fetched events must be dropped, because of two assignments, a recreated topic, or a seek that the client rejected."""
+    """Fetched events must be dropped: two assignments may be mixed, the topic was recreated, or the client rejected a seek."""
     LEADER_FOUND = "leader found"
     LEADER_LOST = "leader lost"
     REWOUND = "rewound"
     """A rewind determined the position from which the client reads next."""
     START_UNKNOWN = "start unknown"
-    """A rewind found no position, because the partition has no leader. A later position must be claimed again."""
+    """A rewind found no position, because the partition has no leader. The worker must claim the partition again later."""
     MOVED = "moved"
     """The group's committed offset was moved, and the partition was rewound to the new offset."""
     SUSPECTED = "suspected"
     """The sandbox must read from the start position, because the last owner died or had not finished its sandbox reads."""
     UNDECODABLE = "undecodable"
-    """The client cannot decode the next batch of the log."""
+    """The client cannot decode the next record batch."""
     SANDBOX_STARTED = "sandbox started"
     """The sandbox has started to read at the next offset."""
     SANDBOX_PASSED = "sandbox passed"
@@ -107,7 +107,7 @@ class LeftRange:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """Event: the client reports an out-of-range error without an offset, at this position of the partition."""
+    """Event: the client reports an out-of-range error without an offset, while the partition is at this position."""
 
     position: int
 
@@ -154,7 +154,7 @@ class PartitionState:
 
     @property
     def has_position(self) -> bool:
-        """Whether the position is known at which the client reads the partition."""
+        """Whether the position to read from is known."""
         return self.stage in (Stage.FETCHING, Stage.REWIND_DUE)
 
     @property
@@ -170,7 +170,7 @@ class PartitionState:
         return frozenset(reasons)
 
     def is_doubtful(self, failed: int | None, position: int) -> bool:
-        """Return whether an out-of-range error may concern an earlier position, so that it must not pause the partition.
+        """Return whether an out-of-range error may concern an earlier position. Such an error must not pause the partition.
 
         Args:
             failed: the offset in the error; None or negative if the error has none.
@@ -283,7 +283,7 @@ class PartitionTable:
         return change
 
     def remove(self, partitions: Iterable[Partition]) -> PauseChange:
-        """Remove revoked or lost partitions; return those that the caller must resume in the client."""
+        """Remove revoked or lost partitions; return the partitions that the caller must resume in the client."""
         # The client would otherwise keep them paused after the next assignment.
         change = PauseChange([], [])
         for partition in partitions:

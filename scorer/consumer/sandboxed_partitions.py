@@ -1,10 +1,10 @@
 """Read partitions in the sandbox, a child process that may crash; see `publisher/kafka/sandboxed_reads.py`.
 
 A partition is read in the sandbox in three cases:
-- Its last owner died, possibly because a decompressed batch did not fit in memory. The metadata of the committed offset names
-  the owner.
-- The client cannot decompress a batch of the log.
-- The last owner has read it in the sandbox, according to the metadata of the committed offset.
+- Its last owner died, possibly because a decompressed record batch did not fit in memory. The metadata of the committed offset
+  names the owner.
+- The client cannot decompress a record batch.
+- The last owner has read the partition in the sandbox, according to the metadata of the committed offset.
 """
 
 import time
@@ -79,7 +79,7 @@ class SandboxedInputPartitions:
             wait: how long to wait for an answer of the sandbox, in seconds.
 
         Returns:
-            A batch of events, or a batch with one entry that stands for an unreadable batch of the log.
+            A batch of events, or a batch with one entry that stands for an unreadable record batch.
         """
         if self._waiting is None:
             taken = self._sandbox.take(wait, readable)
@@ -126,7 +126,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch with a single entry, which stands for an unreadable batch of the log.
+    """Return a batch with a single entry, which stands for an unreadable record batch.
 
     `now_ms` (Unix ms) is the timestamp of the entry.
     """

@@ -1,9 +1,9 @@
 """The start position of a partition whose committed offset is missing, or belongs to a deleted topic of the same name.
 
-A recreated topic has another id, which a background thread polls. The ids are compared with those in the offsets' metadata,
-because the client would apply an offset of the deleted topic to the recreated topic without an error. The topic of version
-changes shows which partitions were scored before, even if the group's offsets have expired. `decide_start` makes the decision,
-and is pure.
+A recreated topic has another id. A background thread polls the ids of the topics, and each id is compared with the id in the
+metadata of the committed offset. Otherwise the client would apply an offset of the deleted topic to the recreated topic without
+an error. The topic of version changes shows which partitions were scored before, even if the group's offsets have expired.
+`decide_start` makes the decision, and is pure.
 """
 
 import logging
@@ -48,9 +48,9 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The first offsets that can hold answers to the events of a recreated input topic.
+    """Where the answers to a recreated input topic begin. Earlier answers belong to the deleted topic of the same name.
 
-    `scores` has them by partition of the output topic, `letters` by partition of the dead-letter topic.
+    `scores` has an offset for each partition of the output topic, `letters` for each partition of the dead-letter topic.
     """
 
     scores: list[int]
@@ -64,8 +64,7 @@ class StartPosition(NamedTuple):
         reason: how the start offset was determined; see `decide_start`.
         position: the offset to read first, with its leader epoch if known.
         metadata: the metadata for the committed offset.
-        after: the first offsets that can hold answers to events of the recreated topic; None unless `metadata.is_recreated` is
-            true.
+        after: where the answers to the recreated topic begin; None if `metadata.is_recreated` is False.
     """
 
     reason: StartReason
@@ -360,7 +359,7 @@ class StartPositions:
             self._wait(PAUSE_SECONDS)
 
     def _wait_for_poll(self, after: float) -> None:
-        """Wait until a poll that was sent after this time (monotonic seconds) has an answer; any poll for -inf."""
+        """Wait for the answer to a poll sent after this time (monotonic seconds). For -inf, an earlier answer is enough."""
         self._topic_poller.request_refresh()
         while self._topic_poller.seen <= after:
             if self._topic_poller.failure is not None:

@@ -1,7 +1,7 @@
 """The source of the records of tables on Kafka: a consumer without a group, and requests for ends and topics.
 
 It implements `scorer.tables.source.TableSource`. Requests are asynchronous, so that a broker that does not answer never delays
-the reading of the other partitions. It makes no decisions about rows.
+the reading of the other partitions. This module makes no decisions about rows.
 """
 
 import logging
@@ -73,8 +73,8 @@ class KafkaTableSource:
     def renew(self) -> None:
         """Replace the consumer; see `TableSource`.
 
-        If a topic did not exist for some seconds and was then recreated, the consumer (librdkafka 2.16) fetched no record of
-        it, even after a new assignment.
+        A topic that was recreated after some seconds needs a new consumer: the old consumer (librdkafka 2.16) fetched no record
+        of the recreated topic, even after a new assignment.
         """
         self._reopen()
 
@@ -229,8 +229,8 @@ class KafkaTableSource:
 class ClientRenewal:
     """Decides when the client for requests must be replaced. Pure.
 
-    While requests fail, the time between two replacements is doubled, up to LONGEST_RENEWAL_SECONDS. A client of an overloaded
-    cluster, which needs more than ANSWER_SECONDS to connect, would otherwise never get an answer.
+    While requests fail, the time between two replacements is doubled, up to LONGEST_RENEWAL_SECONDS. Otherwise a client that
+    needs more than ANSWER_SECONDS to connect to an overloaded cluster would never get an answer.
     """
 
     def __init__(self, now: float) -> None:

@@ -41,7 +41,8 @@ class Bisection:
     def died(self, batch: Batch, now: float) -> bool:
         """Record that a process died while this batch was in flight.
 
-        Returns True if the only event of the batch is the cause; False for a batch of several events.
+        Returns True if the batch has a single event, and two processes in a row have died while they scored this event. The
+        event is then the cause.
         """
         # An event is the cause after two successive processes have died while it was the only event in flight.
         self.now = now

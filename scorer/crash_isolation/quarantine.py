@@ -77,7 +77,7 @@ class Quarantine:
             self.loading = self._sandbox.load
 
     def limit_events(self, events: int) -> int:
-        """Return how many of `events` events a batch may contain: fewer while a crashing event is searched."""
+        """Return how many of `events` events a batch may contain: fewer during the search for a crashing event."""
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
@@ -118,8 +118,8 @@ class Quarantine:
     def record_death(self, batch: Batch, error: Exception) -> bool:
         """Record that the sandbox died while it scored this batch.
 
-        Returns True if the only event of the batch is the cause. The caller must then dead-letter the event. Otherwise the
-        caller must fetch the batch again.
+        Returns True if the batch has a single event, and this event is the cause of the death. The caller must then dead-letter
+        the event. Otherwise the caller must fetch the batch again.
         """
         if candidate := self._candidate:
             self._candidate = ""

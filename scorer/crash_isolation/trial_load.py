@@ -321,9 +321,10 @@ def _try(settings: Settings, package: Package, max_bytes: int) -> None:
 
 
 def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
-    """Load a version, with all checks and the warm-up, and close it. Raises ModelRefused if that fails.
+    """Load a version, with all checks and the warm-up, and close it.
 
-    It also raises ModelRefused if the memory of the process, `max_bytes`, is exhausted.
+    Raises:
+        ModelRefused: the version failed a check, or exhausted the memory limit of this process, `max_bytes`.
     """
     try:
         loaded = load(package)  # runs the golden examples and the warm-up

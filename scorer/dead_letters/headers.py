@@ -34,11 +34,11 @@ def dead_headers(
         original: The headers of the event.
         reason: The code of the reason.
         error: The explanation of the reason.
-        source: The position of the event; for an unreadable batch of the log, the position of its last record.
+        source: The position of the event; for an unreadable record batch, the position of its last record.
         model: The version as `name:version@digest`.
         at_ms: The time of dead-lettering in Unix milliseconds.
         arm: The role, champion or canary, to which the traffic split assigns the event's key.
-        first: The offset of the first record of an unreadable batch; None for a single event.
+        first: The offset of the first record of an unreadable record batch; None for a single event.
     """
     return [
         *(original or ()),

@@ -45,5 +45,5 @@ class Poison(Exception):
 class NotFinite(Poison):
     """The event itself contains NaN or infinity.
 
-    Numbers that become infinite only by the conversion to a smaller dtype raise Poison with the same reason instead.
+    A finite number that becomes infinite by conversion to a smaller dtype raises Poison with the same reason, not NotFinite.
     """

@@ -91,7 +91,7 @@ class NativeFetchSource:
         self._taker.close()
 
     def _poll_group(self) -> None:
-        """Poll the consumer once, which runs the callbacks of the group, and record a failure that the poll returns."""
+        """Poll the consumer once to run the callbacks of the group. Record a failure that the poll returns."""
         # Events and failures of partitions arrive in the librdkafka queue that this source reads. If the poll returns an event
         # anyway, the method raises MemberLost, because the event would otherwise be lost.
         message = self._consumer.poll(0)

@@ -76,8 +76,8 @@ class FetchSource(Protocol):
         """Start a fetch: poll the group, and fetch the first event within `wait` seconds.
 
         Returns:
-            The timestamp of the event in Unix ms. None if no event arrived, or something else arrived first: a failure or the
-                end of a partition.
+            The timestamp of the event in Unix ms. None if no event arrived, or if a failure or the end of a partition arrived
+                first.
         """
 
     def more(self, most: int, wait: float) -> int:

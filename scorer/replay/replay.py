@@ -247,7 +247,7 @@ class _ReplayRun:
                 self.summary.before += 1
 
     def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
-        """Read the dead letter at this position; None if it is not selected or cannot be replayed, which is counted."""
+        """Read the dead letter at this position. If it is not selected or cannot be replayed, count it and return None."""
         try:
             letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.includes(letter):

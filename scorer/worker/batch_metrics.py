@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PendingBatch:
-    """A scored batch, from the end of its scoring until its commit is known and reported in the metrics.
+    """A scored batch whose commit is not yet confirmed and reported in the metrics.
 
     Attributes:
         batch: the fetched events.
@@ -38,7 +38,7 @@ class PendingBatch:
         began: when scoring of the batch began, in monotonic seconds.
         scoring: the duration of scoring in seconds.
         version_changes: the version change records that are published with the batch.
-        producing: the seconds that were needed to pass all records to the producer; waits for commits are not included.
+        producing: the seconds that it took to pass all records to the producer, without waits for commits.
         canary: the canary and its share of the keys while the batch was scored; None without a canary.
     """
 

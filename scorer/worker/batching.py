@@ -34,8 +34,8 @@ RECORD_BYTES = 40  # the overhead of a record without key, value and headers, an
 class BatchCollector:
     """Polls batches that are as large as the latency target allows, and no faster than the broker can commit transactions.
 
-    After each batch, the caller must report its outcome by calls of methods of `pacing`, `limiter` and `look_ups`.
-    `largest_record` is the size in bytes of the largest record that both the output topic and the dead-letter topic accept.
+    After each batch, the caller must report the outcome to `pacing`, `limiter` and `look_ups`. `largest_record` is the size in
+    bytes of the largest record that every topic of the batch's records accepts.
     """
 
     def __init__(self, settings: Settings, intake: EventConsumer, quarantine: Quarantine, largest_record: int) -> None:
@@ -83,13 +83,15 @@ class BatchLimiter:
     """Computes the maximum number of events of the next batch from measured costs and record sizes.
 
     `target` is the latency target, and `deadline` the time limit of the model for a batch, both in seconds. `max_events` is the
-    configured maximum. A batch is limited so that its records for each output partition fit in one produce request of
-    `request_bytes`. The estimate assumes that the fullest partition gets the same share of the records as in recent batches. A
-    batch with a higher share needs more than one request.
+    configured maximum.
 
-    The single request avoids a busy loop: while one request of a partition is in flight and more records of that partition
-    wait, the thread of the Kafka client spins. Usually the loop lasts the milliseconds of a request. After the restart of a
-    broker it lasts seconds, and several spinning scorers keep the broker from starting.
+    The records of a batch should fit in one produce request of `request_bytes` for each output partition. The limiter assumes
+    that the partition with the most records gets the same share of the records as in recent batches. If its share is higher,
+    the partition needs more than one request.
+
+    A single request avoids a busy loop: while one request of a partition is in flight and more records of that partition wait,
+    the thread of the Kafka client spins. Usually the loop lasts the milliseconds of a request. After the restart of a broker
+    the loop lasts seconds, and several spinning scorers keep the broker from starting.
     """
 
     def __init__(self, *, target: float, deadline: float, max_events: int, request_bytes: int) -> None:
@@ -106,8 +108,8 @@ class BatchLimiter:
     def limit(self, cost: LatencyModel, inference: LatencyModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
         """Return the maximum number of events, 1 to `at_most`, of a batch whose oldest event is `oldest_age` seconds old.
 
-        `cost` predicts how long a batch takes from decoding to its commit, and `inference` how long the model alone takes. The
-        batch after this one begins after `interval` seconds.
+        `cost` predicts how long a batch takes from decoding to its commit, and `inference` how long the model alone takes.
+        `interval` is the time in seconds from the start of this batch to the start of the next batch.
         """
         self._largest = min(self._in_one_request(), at_most)
         most = within_deadline(inference, self._deadline, self._largest)
@@ -117,9 +119,12 @@ class BatchLimiter:
     def limited_by(self, end: End) -> str:
         """Return what limited the size of the batch that was fetched after the last call of `limit`.
 
-        `end` is the reason why the fetch stopped. If the fetch stopped before the number of events that `limit` returned, `end`
-        is returned unchanged. Otherwise the result is "latency" for the latency target or the deadline of the model, "size" for
-        `max_events`, or "bytes" for the size of a produce request.
+        Args:
+            end: the reason why the fetch stopped. It is "events" if the batch has as many events as `limit` allowed.
+
+        Returns:
+            `end`, if it is not "events". Otherwise the reason for the limit: "latency" for the latency target or the model's
+            deadline, "size" for `max_events`, and "bytes" for the size of a produce request or for `at_most`.
         """
         if end != "events":
             return end
@@ -136,7 +141,7 @@ class BatchLimiter:
         Args:
             records: the scores and dead letters of the batch.
             end: the reason why the fetch of the batch stopped.
-            features: the feature records of the batch, which are requests of another topic.
+            features: the feature records of the batch, which are sent to another topic in requests of their own.
         """
         if len(records) < FEWEST:
             return
@@ -183,10 +188,10 @@ def _update_estimate(estimate: float, observed: float) -> float:
 
 
 def is_full(end: End, events: int, max_events: int) -> bool:
-    """Return whether a batch is full. A longer wait before the fetch would not have made a full batch larger.
+    """Return whether a batch is full, so that a longer wait before the fetch would not have made the batch larger.
 
-    A batch is full if its fetch stopped at the limit of bytes. It is also full if the fetch stopped at the limit of events, and
-    the batch has at least FEWEST events or, if this is smaller, `max_events` events.
+    A batch is full if its fetch stopped at the limit of bytes. A batch of at least FEWEST events (or `max_events`, if that is
+    fewer) is also full if its fetch stopped at the limit of events.
 
     Args:
         end: the reason why the fetch of the batch stopped.
@@ -201,8 +206,8 @@ def within_target(cost: LatencyModel, target: float, oldest_age: float, max_even
 
     If even a batch of one event cannot meet the target, there is a backlog. The result is then `max_events`, for throughput.
 
-    The result always allows a batch that takes up to `interval` seconds, even if a smaller batch would meet the target. The
-    events that did not fit in the smaller batch would have to wait for the next batch, which begins `interval` seconds later.
+    A batch may always take up to `interval` seconds, even if the oldest event then misses the target. A smaller batch would
+    leave events for the next batch, and these events would wait until it begins, `interval` seconds later.
     """
     a, b = cost.line()
     if target - oldest_age < a + b:

@@ -26,10 +26,10 @@ LONGEST_KEY = 1_024  # bytes of a key that is kept in the smallest dead letter
 
 
 _RowRecord = tuple[int, Record]
-"""The row of an event, and its record or its feature record."""
+"""The row of an event, and one record of this event: the score, the dead letter or the feature record."""
 
 _RowOfTopic = tuple[str, int]
-"""The topic of a record, and the row of its event."""
+"""The topic of a record and the row of its event, which together identify the record."""
 
 
 class _RejectedRecordSearch:
@@ -84,18 +84,18 @@ class _RejectedRecordSearch:
     def _suspects(self, row: int, named: set[int]) -> list[Record]:
         """Return the records of a row that the broker may have rejected.
 
-        `named` has the identities of the records that the error names. If it is empty, each record may be the cause, and only
-        one is returned: first the feature record, because an event can do without it.
+        `named` has the identities (`id`) of the records that the error names. If the error names no record, only one record of
+        the row is returned: the feature record if there is one, because the event can be published without it.
         """
         records = [record for record in (self._features.get(row), self._slots[row]) if record is not None]
         return [record for record in records if id(record) in named] if named else records[:1]
 
     def _all_rejected(self, group: set[_RowOfTopic], error: RecordRejected) -> bool:
-        """Return whether the broker certainly rejects all of these records. Each of them is a possible cause of the rejection.
+        """Return whether the broker certainly rejects all records of the group, the possible causes of `error`.
 
-        A single record is certainly the cause. For several records, groups of records from earlier rejections are used. The
-        broker rejects either exactly one record or all records of such a group. If a group contains all of these records, and
-        some record of the group is already known to be rejected, the broker rejects all records of the group.
+        A group of one record is certain. A larger group is certain if it is part of the group of an earlier rejection, and
+        another record of that earlier group is already known to be rejected. The broker rejects either exactly one record or
+        all records of the earlier group, and the new rejection shows that it rejects more than one.
         """
         if len(group) == 1 or not error.one_or_all:
             return len(group) == 1
@@ -112,7 +112,7 @@ class RejectedBatchPublisher:
         self._context = context
 
     def publish(self, pending: PendingBatch, error: RecordRejected) -> ScoredBatch:
-        """Publish a batch that the broker has rejected with `error`. Return the records that were published in the end.
+        """Publish a batch that the broker has rejected with `error`. Return the records that were finally published.
 
         Raises:
             Aborted: publishing failed for another reason, or the check of the context raised this error.
@@ -168,10 +168,13 @@ class RejectedBatchPublisher:
     def _replace(self, pending: PendingBatch, scored: ScoredBatch, row: int, reason: str) -> None:
         """Replace a rejected record in `scored`.
 
-        A rejected score is replaced by a dead letter without a timestamp, so the client sets the current time. A rejected dead
-        letter with the timestamp of the event loses this timestamp. If a dead letter without a timestamp is rejected, the value
-        and the headers of the event are removed, so that only the position of the event and the reason remain. If this
-        smallest dead letter is rejected too, Fatal is raised.
+        - A score is replaced by a dead letter without a timestamp, so that the client sets the current time.
+        - A dead letter with the timestamp of the event is replaced by the same dead letter without the timestamp.
+        - A dead letter without a timestamp is replaced by the smallest dead letter, without the value and the headers of the
+          event. The position of the event and the reason remain.
+
+        Raises:
+            Fatal: the rejected record is the smallest dead letter.
         """
         slots = scored.slots
         if (record := slots[row] or self._dead_letter(pending, row, reason)) is None:

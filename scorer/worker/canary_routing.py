@@ -24,7 +24,10 @@ REFUSED = "refused"
 BREAKER = "breaker"
 CRASH = "crash"
 UNAVAILABLE = "away"
-"""The reasons why the champion answers events of the canary, in addition to the reasons of dead letters."""
+"""The reasons why the champion answers an event of the canary, unless the candidate has failed for this event.
+
+A failure has the code of a dead letter as its reason; see `dead_letters/reasons.py`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Arms:
         candidate: the version that answers the canary's events; None if the champion answers these events too.
         reason: why `candidate` is None: REFUSED, BREAKER, CRASH or UNAVAILABLE; "" if there is a candidate.
         sampled: (B,) booleans, whether a shadow scores each event; None outside a shadow.
-        absent: the version and digest of a shadow's candidate that is not loaded, for records that report this.
+        absent: in a shadow, the version and digest of the candidate. Records name them if the candidate is not loaded.
         alike: whether champion and candidate decode an event to the same tensors.
     """
 

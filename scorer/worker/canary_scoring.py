@@ -108,8 +108,8 @@ def score_with_candidate(
         rows: the rows to answer.
         candidate: the version that answers.
         context: its check is called before each run of the pipeline, and may raise to end the call.
-        alone: whether no other version answers the failed rows. In this case the model is checked with its control row (an
-            event that it scored when it was loaded) after each failed inference, to find out whether the model is broken.
+        alone: whether no other version answers the failed rows. If so, each failed inference is followed by a check whether
+            the model is broken. The check scores the control row, an event that the model scored when it was loaded.
 
     Raises:
         ModelBroken: `alone` is set, and the candidate's model no longer answers its control row.

@@ -1,8 +1,8 @@
 """Pause reading while a server that scoring needs is unavailable, without loss of events or partitions.
 
 The current batch is read again after the outage. The partitions stay assigned, because the group is still polled. If
-`model.fallback` is configured, and the model servers have been unavailable for `model.fallback.after_ms`, the constant of this
-setting answers the events.
+`model.fallback` is configured, its constant score answers the events after the model servers have been unavailable for
+`model.fallback.after_ms`.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ class BackendOutage:
     def begin(self, error: DependencyUnavailable) -> None:
         """Return to the committed offsets, and pause reading.
 
-        The pause ends after the retry delay of the error, or earlier if `model.fallback` begins to answer earlier. Call this
-        method only if all published batches are known to be committed.
+        The pause ends after the retry delay of the error, or when `model.fallback` begins to answer, whichever is first. Call
+        this method only if all published batches are known to be committed.
         """
         now = self._note(error)
         self._outages.begin(error.dependency, error)

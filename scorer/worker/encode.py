@@ -25,7 +25,7 @@ from scorer.worker.read_headers import BatchHeaders, FieldId
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """A topic that records are written to, the number of partitions in use, and the size of its largest record in bytes."""
+    """A topic to write records to, with the number of partitions in use and the largest accepted record in bytes."""
 
     topic: str
     partitions: int
@@ -140,7 +140,7 @@ def encode_columns(
 def _encode_values(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, target: TargetTopic, at_ms: int
 ) -> Sequence[bytes]:
-    """Encode the values of score records. A value that would exceed the record limit is encoded without carried fields."""
+    """Encode the values of score records. A value that would be too large is encoded without the fields of `output.carry`."""
     rows = answers.rows
     answer = answers.answer
     positions = select_rows(batch.places, rows), select_rows(batch.offsets, rows), select_rows(batch.timestamps, rows)

@@ -43,7 +43,7 @@ class LoggedBatch:
         Args:
             builder: builds the records for the topic of the feature log.
             at: the indices of the scored events in `decoded.rows`, ascending; None for all of them.
-            encoder: the encoder of the feature records of the versions that scored the events.
+            encoder: encodes the feature records, in the same way for all versions in `answers`.
             answers: the versions that scored the events.
             region: the region of the input topics.
             scored_ms: the time of scoring in Unix ms, which is also in the score records.

@@ -29,7 +29,10 @@ from scorer.worker.log_features import LoggedBatch, positions_of
 from scorer.worker.read_headers import BatchHeaders, FieldId
 
 INFRASTRUCTURE_ERRORS = (Retriable, Aborted, Fatal)
-"""Errors that no event causes, so the batch is not halved after them. DependencyUnavailable is a subclass of Fatal."""
+"""Errors that are not caused by an event. After such an error, the batch is not halved.
+
+DependencyUnavailable is one of them, as a subclass of Fatal.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class ScoredRows:
 
 @dataclass(frozen=True, slots=True)
 class HalvedRows:
-    """The result of `score_in_halves`: the scored, the rejected and the untried rows.
+    """The result of `score_in_halves`: the scored, the rejected and the unanswered rows.
 
     Attributes:
         scored: the results of the spans (lists of rows) that could be scored.
@@ -90,7 +93,7 @@ class Pipeline:
     Attributes:
         settings: the settings of the scorer.
         output: the topic of scores.
-        look_up_seconds: the limit of the wait for the schemas of the events of a batch.
+        look_up_seconds: the longest wait for the schemas of a batch, in seconds.
         features: builds the records of the feature log; None if there is none.
     """
 
@@ -100,7 +103,7 @@ class Pipeline:
     features: FeatureRecordBuilder | None = None
 
     def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
-        """Decode, score and encode these rows. If one row makes a stage raise, the call raises, and no row has a result."""
+        """Decode, score and encode these rows. If a stage fails for one row, the call raises, and no row gets a result."""
         began = time.perf_counter()
         fresh, expired = read.headers.split(rows)
         if read.skipped:
@@ -224,10 +227,10 @@ def score_in_halves(
     Args:
         rows: the rows to score.
         score: scores a span of rows together; it may reject single rows, and raises if it cannot score the span.
-        to_poison: returns the reason to reject a row, given the error of its score call. If it raises an error, the call ends.
+        to_poison: returns the reason to reject rows, given the error of `score`. An error that it raises ends the call.
         context: its check is called before each span, and may raise to end the call.
-        hopeless: a limit for the case that no event succeeds. After this number of events has failed and no event has
-            succeeded, a failing span is rejected as a whole. If None, failing spans are always halved.
+        hopeless: the number of failed events after which failing spans are rejected as a whole, as long as no event has
+            succeeded. None to always halve failing spans.
     """
     spans = [rows]
     scored = list[ScoredRows]()

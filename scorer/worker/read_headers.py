@@ -29,7 +29,7 @@ class BatchHeaders:
     Attributes:
         expired: the rows whose deadline has passed.
         rejected: the rows whose id or deadline cannot be read.
-        names: the ids in the header `ce_id` as a column, if the headers were read as columns; None without that header.
+        names: the column of ids in the header `ce_id`; None without this header, or if the headers were read event by event.
         values: the header values of each event; None if the headers were read as columns, or if no event has headers.
     """
 

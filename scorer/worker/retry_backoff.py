@@ -27,9 +27,9 @@ class RetryBackoff:
     def failed(self, error: Aborted, now: float, commits: int) -> Aborted:
         """Record a failure, and return the failure to recover from.
 
-        After the errors Evicted (the group rejects this member) and Fenced (another process has fenced this one), the recovery
-        begins without a delay, because the group will notify the member of a rebalance. If Evicted recurs for REFUSED_SECONDS
-        without a commit, MemberLost is returned, so that this process joins the group as a new member.
+        Two errors need no delay before the recovery, because the group will notify the member of a rebalance: Evicted (the
+        group rejects this member) and Fenced (another process has fenced this process). If Evicted recurs for REFUSED_SECONDS
+        without a commit, the result is MemberLost, so that this process joins the group as a new member.
 
         Args:
             error: the failure.

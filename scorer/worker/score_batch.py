@@ -127,7 +127,7 @@ def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") ->
 
 
 def unreadable_rows(batch: Batch) -> dict[int, Poison]:
-    """Return the rows that cannot be read, with the reason: a header name is not UTF-8, or a batch of the log is unreadable."""
+    """Return the unreadable rows with the reason: a header name is not UTF-8, or a record batch cannot be read."""
     ranges = {row: Poison(Reason.UNREADABLE_BATCH, entry.reason) for row, entry in batch.unreadable.items()}
     return dict.fromkeys(batch.unread, UNREAD) | ranges
 
@@ -173,7 +173,7 @@ class BatchScorer:
 
     @property
     def largest_request(self) -> int:
-        """The size in bytes of the largest record that each topic accepts, the topic of the feature log included."""
+        """The size in bytes of the largest record that every topic accepts, including the topic of the feature log."""
         features = [self._features.max_bytes] if self._features else []
         return min(self.output.max_bytes, self.dead.max_bytes, *features)
 

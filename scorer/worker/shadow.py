@@ -100,9 +100,9 @@ class ShadowScorer(BatchScorer):
         return scored
 
     def _record_failure(self, read: ReadBatch, servable: Servable, rows: list[int], context: Context) -> tuple[ScoredRows, ...]:
-        """Return a record without a score for each of these rows, for which scoring has failed.
+        """Return a record without a score for each of these rows, because their scoring has failed.
 
-        The caller has stored the reason of the failure in `servable` (see `Servable.as_shadow`), and the records contain it. If
+        Each record contains the reason of the failure, which the caller has stored in `servable` (see `Servable.as_shadow`). If
         an event can be decoded, its record also contains the event's id.
         """
 
@@ -134,8 +134,8 @@ class ShadowScorer(BatchScorer):
 def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None, str, list[int]]]:
     """Yield (version, arm, rows) for the sampled events of each arm, champion and canary.
 
-    The version is the one that scores the rows in the shadow: the candidate for the champion's events, and the champion for the
-    canary's events. It is None if the shadow could not load the candidate. An arm without sampled events is omitted.
+    The version scores the rows in the shadow: the candidate scores the champion's events, and the champion scores the canary's
+    events. The version is None if the shadow could not load the candidate. An arm without sampled events is omitted.
     """
     assert arms.sampled is not None
     for version, arm, own_rows in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):

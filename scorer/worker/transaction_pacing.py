@@ -20,8 +20,8 @@ class TransactionPacing:
 
     The next transaction begins as late as possible, but early enough to answer its oldest event within `target` seconds. Slow
     commits show that the broker is busy. Therefore the next transaction begins at least COMMIT_MULTIPLE commit times after the
-    start of the last transaction. All times are medians over the last RECENT transactions: two slow commits in a row make
-    transactions fewer and larger, two fast commits in a row reverse this, and a single commit changes nothing.
+    start of the last transaction. All times are medians over the last RECENT transactions. Two slow commits in a row therefore
+    make transactions fewer and larger, and two fast commits in a row reverse this. A single commit changes nothing.
 
     Attributes:
         target: the latency target in seconds.
@@ -83,8 +83,8 @@ class TransactionPacing:
     def overlap(self, scoring: float) -> bool:
         """Return whether the commit of a batch should overlap the scoring of the next batch, which takes `scoring` seconds.
 
-        Let s be the time of scoring and c the time of a commit. On average an event waits 1.5 (s + c) without overlap, and
-        2.5 max(s, c) or 1.5 s + c with overlap. Overlap is faster if s is at least 2/3 c. If s is smaller, the only effect of
-        overlap would be that the next batch is polled too early.
+        Let s be the time of scoring and c the time of a commit. Without overlap, an event waits 1.5 (s + c) on average. With
+        overlap, an event waits 2.5 c if s is at most c, and 1.5 s + c if s is greater. Overlap is therefore faster if s is at
+        least 2/3 c. If s is smaller, the only effect of overlap would be that the next batch is polled too early.
         """
         return scoring >= max(OVERLAP_SECONDS, OVERLAP_SHARE * median(self.commits))

@@ -1,9 +1,9 @@
 """Version change records. Each record states the version that scores a partition from a given offset on.
 
 The records are published with the first batch that a revision scores in a partition. There is one record for each role,
-champion or canary, that answers keys. From the shares of keys in the records, a reader can determine which version must answer
-an event, without a registry (`models/traffic_split.py`). A canary that this scorer refuses also gets a record, because another
-scorer of the group may accept the canary, and may answer with it after the partition has moved to that scorer.
+champion or canary, that answers keys. The records contain the share of keys of each role. From the shares, a reader can
+determine which version must answer an event, without a registry (`models/traffic_split.py`). A canary that this scorer refuses
+also gets a record, because another scorer of the group may accept the canary and later own the partition.
 """
 
 import orjson
@@ -18,9 +18,9 @@ from scorer.worker.batch_metrics import PendingBatch
 def version_change_records(work: PendingBatch, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
     """Return the version change records of a batch, for the topic `<name>.swaps`.
 
-    The version of a partition changes if another version or revision, or the same revision of another history of the channel,
-    scored the previous batch of the partition. For each such partition there is one record for each role. If no version
-    changes, the list is empty. A shadow writes no such records, so in a shadow the list is always empty.
+    A partition gets one record for each role if another version or revision scored the previous batch of the partition. After
+    a channel was recreated, its revisions count as other revisions, even if the numbers are equal. Without such a partition,
+    the list is empty. In a shadow the list is always empty, because a shadow writes no version change records.
 
     Args:
         work: the scored batch.

@@ -3,9 +3,10 @@
 If a newer revision has scored an assigned partition, the partition is paused until this scorer serves that revision, or a time
 limit ends the wait.
 
-A channel can be younger than its partitions: it was created again with revision 1, or the registry was restored from a backup.
-In this case a wait is useless. The fence recognizes a recreated channel by the id of its history. It recognizes a restored
-channel when the first wait reaches the time limit.
+A channel is younger than its partitions if it was recreated with revision 1, or if the registry was restored from a backup. A
+wait is then useless, because the channel does not have the revision that scored the partition. The fence recognizes a recreated
+channel at once, because the channel's history has a new id. It recognizes a restored channel when the first wait reaches the
+time limit.
 """
 
 import logging
@@ -56,9 +57,9 @@ class VersionFence:
         self._highest_foreign = 0  # the highest revision of partitions that are older than the channel
 
     def admit(self, served: Resolution, trusted: float = math.inf, polled: float = math.inf) -> None:
-        """Admit the newly assigned partitions. Pause each of them that was scored by a newer revision than the served revision.
+        """Admit the newly assigned partitions. Pause the partitions that a newer revision than the served revision has scored.
 
-        A partition that is older than the channel is not paused, unless its revision is greater than `trusted`.
+        A partition that is older than the channel is paused only if its revision is greater than `trusted`.
 
         Args:
             served: the served state of the channel.
@@ -83,10 +84,11 @@ class VersionFence:
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
     def _is_older_than_channel(self, partition: Partition, served: Resolution, polled: float) -> bool:
-        """Return whether it is useless to wait until the channel reaches the revision that has scored the partition.
+        """Return whether the revision that scored the partition is older than the channel, so that a wait for it is useless.
 
-        This is the case if that revision belongs to another history of the channel. It is also the case if an earlier partition
-        waited for this revision, or a higher one, without success and the registry still has a lower revision.
+        The result is True in two cases:
+        - The revision belongs to another history of the channel, because the channel was recreated.
+        - An earlier partition waited without success for this or a higher revision, and the registry still has a lower one.
         """
         mark = self._intake.partitions.metadata(partition)
         return mark.is_of_other_history(served.history) or polled < mark.revision <= self._absent_revision
@@ -107,14 +109,15 @@ class VersionFence:
         )
 
     def check(self, revision: int, trusted: float = math.inf, polled: float = math.inf) -> None:
-        """Resume each paused partition that has waited for WAIT_SECONDS, or whose revision is not above the served `revision`.
+        """Resume the paused partitions whose revision is now served, and the partitions that have waited for WAIT_SECONDS.
 
-        A partition keeps waiting if its revision is greater than `trusted`, the highest revision that this scorer accepts.
-        Another scorer has accepted that revision, but the channel no longer has it, for example because an older state of the
-        registry was restored.
-
-        `polled` is the revision of the channel in the registry, infinity if it is unknown. If it is lower than the revision
-        that a partition waited for, later partitions do not wait for that revision.
+        Args:
+            revision: the served revision. It ends the wait for this and for lower revisions.
+            trusted: the highest revision that this scorer accepts. Partitions with a greater revision wait longer than
+                WAIT_SECONDS. Another scorer has accepted that revision, but the channel no longer has it, for example because
+                an older state of the registry was restored.
+            polled: the revision of the channel in the registry; infinity if it is unknown. If a partition has waited without
+                success for a greater revision, later partitions do not wait for that revision.
         """
         if self._highest_foreign and revision >= self._highest_foreign:
             self._highest_foreign = 0

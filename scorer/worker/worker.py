@@ -206,7 +206,7 @@ class Worker:
     def _admit_arrivals(self, servable: Servable) -> None:
         """Write this scorer's name to the committed offsets of new partitions before their events are fetched.
 
-        Pause the new partitions that a newer revision has scored, and those whose tables are not restored. Raises Aborted.
+        Pause new partitions that a newer revision has scored, and new partitions whose tables are not restored. Raises Aborted.
         """
         trusted = self._versions.trusted_revision
         if arrivals := self._intake.partitions.arrivals():
@@ -234,9 +234,9 @@ class Worker:
             log.warning("skipped %d events of partitions that lag too far behind: %s", count, in_ranges(late))
 
     def _commit_passed(self) -> None:
-        """Commit the positions after transaction markers and aborted records that no event follows. Raises Aborted.
+        """Commit past the transaction markers and aborted records at the end of partitions. Raises Aborted.
 
-        No batch commits these positions, because they belong to no event. Without this commit, retention could delete a marker
+        No batch commits these offsets, because no event follows them. Without this commit, retention could delete a marker
         after the committed offset, and the partition would seem to have lost events. The commit writes nothing to a topic of
         events. Therefore scorers that read each other's output do not keep each other busy.
         """
@@ -323,8 +323,8 @@ class Worker:
     def _retry_in_parts(self, batch: Batch, error: LookUpsPending) -> None:
         """Return to the start of the batch, and set the limit of the next batch to half of this batch. Raises Aborted.
 
-        The look-ups of schemas were too slow for this batch. In a smaller batch, fewer events whose schema is known wait for
-        the schemas of other events.
+        The look-ups of schemas were too slow for this batch. In a smaller batch, fewer events with a known schema wait for the
+        schemas of other events.
         """
         self._session.checkpoint()
         self._collector.look_ups.halve(len(batch))
