@@ -49,7 +49,10 @@ class ShapedArrays:
 
 
 class VariableLengthArrays:
-    """Builder of object arrays from the arrays of one field; one dimension of the field's shape varies in length."""
+    """Builder of a tensor from the arrays of one field whose shape has a dimension of varying length.
+
+    The tensor is an object array with one array per row.
+    """
 
     def __init__(self, field: InputField) -> None:
         self._shape = field.shape or ()
@@ -103,8 +106,8 @@ def array_poison(field: InputField, value: Any) -> Poison | None:
 def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
     """Convert a list with `levels` levels of nesting to the msgspec type `type_`.
 
-    An element may also be an object with the bytes and the scale of a decimal (Debezium's VariableScaleDecimal); it becomes a
-    number. Raises ValueError if the list does not match the type.
+    Each VariableScaleDecimal (Debezium's object with the bytes and the scale of a decimal) becomes a number. Raises ValueError
+    if the list does not match the type.
     """
     try:
         return msgspec.convert(value, type_)

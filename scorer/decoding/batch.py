@@ -39,12 +39,12 @@ class Batch:
         timestamps: the timestamp of each event in Unix ms; 0 for an event without a timestamp.
         end: why the fetch of the batch ended.
         unread: the indices of events whose headers cannot be read. The headers of these events are None.
-        unreadable: the ranges of records that cannot be read, each by the index of the entry that represents the range instead
-            of an event. The offset of this entry is the last offset of the range.
+        unreadable: the ranges of records that cannot be read, by index. The entry at this index is not an event: it represents
+            the range, and its offset is the last offset of the range.
         leader_epochs: the leader epoch of the last event of each partition.
         carried: for each event, the headers that are copied to its score; None if no headers are copied.
         epochs: the assignment epoch of each partition at the time of the fetch. Every assignment of a partition starts a new
-            epoch. The scores of the batch may be published only if the assignment epochs are still the same.
+            epoch. The scores of the batch may be published only while these epochs are current.
         places: the topic and partition of each event.
         last: the index of the last event of each partition.
         reached: the offset after the last event of each partition.

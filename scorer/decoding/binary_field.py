@@ -55,7 +55,7 @@ class BinaryField:
         return self._rows(texts.text[: count * size], count)
 
     def poison(self, value: Any) -> Poison | None:
-        """Return the error (Poison) for bytes that do not match the field; None for valid bytes and other types of values."""
+        """Return the error (Poison) for bytes that do not match the field; None if they match, or if the value is not bytes."""
         fault = binary_fields.find_fault(value, self._field) if isinstance(value, bytes) else None
         reason = Reason.NOT_UTF8 if self._field.dtype == "string" else Reason.WRONG_TYPE
         return Poison(reason, f"field {field_sources.qualified_name(self._field)}: {fault}") if fault else None

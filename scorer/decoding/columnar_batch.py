@@ -14,9 +14,9 @@ from scorer.native.produce_records import RecordPiece, chosen, joined
 
 
 class ColumnarBatch(Batch):
-    """A batch with at least one event, whose columns are native arrays. The fetch of the batch returned no errors.
+    """A batch that the native fetch has returned as arrays. It has at least one event, and its fetch returned no errors.
 
-    The attributes of `Batch` that are lists are created from the columns at their first use.
+    The list attributes of `Batch` are created from these arrays at their first use.
     """
 
     def __init__(self, columns: MessageColumns, end: End) -> None:

@@ -1,4 +1,7 @@
-"""Decimals of change data capture (Debezium, Kafka Connect), which have the bytes of an unscaled integer and a scale. Pure."""
+"""Conversion of the decimals of change data capture (Debezium, Kafka Connect) to numbers.
+
+Such a decimal consists of the bytes of an unscaled integer and a scale, the number of fractional digits.
+"""
 
 import base64
 import binascii
@@ -11,7 +14,7 @@ MOST_SCALE = 20_000
 """Limit of fractional digits. It is above PostgreSQL's limit of 16,383."""
 MOST_BYTES = 8_192  # limit of an untrusted unscaled integer: the time of a division grows with the square of its length
 VARIABLE = frozenset({"scale", "value"})
-"""The fields of Debezium's VariableScaleDecimal, whose scale is in each value."""
+"""The fields of Debezium's VariableScaleDecimal, a decimal that contains its own scale."""
 DIGITS = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
 HINT = (

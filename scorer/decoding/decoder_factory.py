@@ -62,11 +62,11 @@ def create_join(signature: Signature, tables: TableLookup | None) -> TableJoin |
 
 
 def create_join_inputs(settings: Settings, signature: Signature) -> JoinInputDecoder:
-    """Create the decoder of the fields in a record and of the keys by which its table rows are found. It reads no tables.
+    """Create the decoder that reads, from each record, its fields and the keys of its table rows. The decoder reads no tables.
 
     Raises:
-        FormatMismatch: events in this format cannot contain the fields of the signature or the key of a table, or the
-            configuration lacks a table.
+        FormatMismatch: events in this format cannot contain a field of the signature or the key of a table. Also raised if a
+            joined field names a table that is not configured.
         Fatal: the format's library or its schema is missing.
     """
     paths: dict[str, str | None] = {}
@@ -89,7 +89,7 @@ def create_join_inputs(settings: Settings, signature: Signature) -> JoinInputDec
 
 
 def _check_key(settings: Settings, table: str) -> None:
-    """Raise FormatMismatch if the key of a table is at a path of events, and the format has no named fields."""
+    """Raise FormatMismatch if the key of a table is a field of the event, but the input format has no named fields."""
     path = settings.tables[table].key
     if path is not None and settings.input.format not in NAMED_FIELD_FORMATS:
         raise FormatMismatch(
@@ -99,7 +99,10 @@ def _check_key(settings: Settings, table: str) -> None:
 
 
 def _create_keyed_decoder(settings: Settings, signature: Signature, paths: Iterable[str | None]) -> tuple[str, Decoder] | None:
-    """Create a record decoder whose id is the key at one of the paths; None if the id cannot be at any of these paths."""
+    """Create a record decoder that reads the key at one of the paths as the event's id. Return this path and the decoder.
+
+    Returns None if the id cannot be read at any of the paths.
+    """
     for path in paths:
         if path is not None and not _is_field(signature, path):
             with contextlib.suppress(FormatMismatch):  # the path conflicts with the path of a field
@@ -108,9 +111,9 @@ def _create_keyed_decoder(settings: Settings, signature: Signature, paths: Itera
 
 
 def _create_key_reader(settings: Settings, signature: Signature, path: str | None, id_path: str | None) -> KeyReader:
-    """Create the reader of the keys at a path of the events, or None for the keys of the records.
+    """Create the reader of the table keys that events contain at `path`. If `path` is None, the keys of the records are used.
 
-    `id_path` is the path of the ids that the record decoder reads; None if it reads no ids.
+    `id_path` is the path of the ids that the record decoder reads; None if that decoder reads no ids.
     """
     if path is None:
         return RecordKeyReader()
@@ -120,7 +123,10 @@ def _create_key_reader(settings: Settings, signature: Signature, path: str | Non
 
 
 def _is_field(signature: Signature, path: str) -> bool:
-    """Return whether a field of the event is at a path. The id at such a path has the dtype of the field."""
+    """Return whether the signature has a field at this path of the event.
+
+    An id that is read at such a path has the dtype of the field.
+    """
     steps = json_path.parse_object_path(path)
     return any(field.steps == steps for field in field_sources.only_value_fields(signature).fields)
 
@@ -155,9 +161,9 @@ def _select_header_marks(settings: Settings) -> Sequence[bytes]:
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
-    """Check that the format is binary if the signature has a binary field that consists of the whole value of a record.
+    """Raise FormatMismatch if a binary field is the whole value of a record, but the input format parses values.
 
-    Raises FormatMismatch if the format parses values, because the decoder would then reject every event.
+    The decoder would then reject every event.
     """
     whole_value = next(
         (

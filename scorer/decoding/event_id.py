@@ -10,9 +10,9 @@ from scorer.decoding.headers import HeaderValues
 def event_id(facts: HeaderValues, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
     """Return the event's id: header `ce_id`, else the configured field, else the header `x-origin`, else the event's position.
 
-    The header `x-origin` has the position of the event that a relay copied. It is ignored if the header `x-copied-to` names
-    another partition than the event's. Such an event is not the copy itself: a client has read the copy and has forwarded it.
-    Several forwarded events may have the same `x-origin`.
+    A relay that copies an event writes two headers to the copy: `x-origin`, the position of the original event, and
+    `x-copied-to`, the partition of the copy. If an event is in another partition than `x-copied-to` names, a client has
+    forwarded the copy. Its `x-origin` is then ignored, because several forwarded events may have the same `x-origin`.
 
     Args:
         facts: the values of the event's headers.

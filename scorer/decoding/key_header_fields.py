@@ -1,4 +1,4 @@
-"""Decoding of fields with another source (`from`): the record's key, a header, the timestamp or the whole value.
+"""Decoding of fields whose source (`from`) is the record's key, a header, the timestamp or the whole value.
 
 Each of these fields is decoded for all records of a batch (as a column), and added to the events that the format's decoder
 returns. For a string field, the text of a key or header is the value. For a numeric field, the text is parsed as JSON. For a
@@ -32,7 +32,7 @@ from scorer.native.byte_columns import ByteColumn
 class KeyHeaderDecoder:
     """Decoder that adds fields from keys, headers, timestamps or whole values to the events of another decoder.
 
-    The signature has no joined fields.
+    `signature` must not contain joined fields.
     """
 
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
@@ -60,7 +60,7 @@ class KeyHeaderDecoder:
 
 
 class _Column:
-    """Decoder of one field that has a source (`from`) outside the event."""
+    """Decoder of one field that has a source (`from`)."""
 
     def __init__(self, field: InputField) -> None:
         self.name = field.name
@@ -74,8 +74,8 @@ class _Column:
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
         """Decode the field for all records of a batch. The result has one tensor, named after the field.
 
-        For a binary field of n numbers, the tensor has the shape (B, n); if its length varies, the tensor is a (B,) object
-        array of arrays. For any other field, the tensor has the shape (B, 1).
+        The shape of the tensor is (B, n) for a binary field of n numbers, and (B, 1) for a field that is not binary. For a
+        binary field of varying length, the tensor is a (B,) object array of arrays.
         """
         source_values = self._read_source(values, parts)
         if (

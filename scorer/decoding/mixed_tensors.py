@@ -22,8 +22,8 @@ class TensorAssembler:
 
     Args:
         signature: the signature of all fields.
-        is_added: whether a field is added. The decoded tensors have the other fields in the order of the signature. They lack
-            the tensors of which all fields are added.
+        is_added: returns whether a field is added. Each decoded tensor contains only the fields that are not added, in the
+            order of the signature. If all fields of a tensor are added, the tensor is not among the decoded tensors.
     """
 
     def __init__(self, signature: Signature, is_added: Callable[[InputField], bool]) -> None:

@@ -36,13 +36,15 @@ class RecordMetadata(Protocol):
         """Return the partitions of the input topics; NO_PARTITION for a record that does not come from a topic."""
 
     def header(self, name: str) -> Sequence[Text]:
-        """Return the value of the header `name` in each record: the last value of a repeated header, None without one."""
+        """Return the value of the header `name` in each record; None for a record without it.
+
+        If a record repeats the header, its last value is returned.
+        """
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether the name of a header may contain one of the strings `marks`.
+        """Return False if no header name contains one of the strings `marks`; True if a name may contain one.
 
-        If the result is False, no name contains one of these strings. If it is True, a name may or may not contain one, because
-        the check is approximate and takes only a few microseconds.
+        The check takes only a few microseconds. It is approximate: it may return True although no name contains one of them.
         """
 
     def listed(self) -> "ListedMetadata":
@@ -140,7 +142,7 @@ class BatchMetadata:
 
     @cached_property
     def _columns(self) -> dict[str, ByteColumn] | None:
-        """The values of each header by name; None unless the batch is columnar and all events have the same header names."""
+        """The values of each header by name; None if the batch is not columnar, or if the header names of its events differ."""
         return self._batch.columns.header_columns() if isinstance(self._batch, ColumnarBatch) else None
 
     def _select(self, column: Sequence[T]) -> Sequence[T]:

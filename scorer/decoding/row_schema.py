@@ -42,7 +42,7 @@ class RowSchema:
     Attributes:
         names: the names of the values of a row, in the order of the values.
         types: the msgspec type of each value, by name.
-        nested: whether a field or the id has a path, that is, is not a top-level field under its own name.
+        nested: whether a field or the id is read at a path, and not from the top-level field with its name.
         id_name: the name of the id if it is a top-level field of the event, otherwise its path.
         tree: the paths of the fields.
         struct: the msgspec type of an event.
@@ -118,7 +118,7 @@ class RowSchema:
         )
 
     def _absent(self, name: str) -> tuple[Any, ...]:
-        """Return the default of a field, for the case that an event lacks the field, in the form that `defstruct` takes.
+        """Return the value of a field that an event lacks, in the form that `msgspec.defstruct` takes.
 
         Returns:
             () if the field is required; (default,) for a scalar field with a float as default; otherwise (None,).
@@ -163,10 +163,7 @@ class RowSchema:
         return self.decode_each(values, lambda value: read(self.sized(value)))
 
     def decode_each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """Decode values one at a time as `decode_singly` does, but without its check of each value.
-
-        Values that are null or too large are therefore passed to `read`, too.
-        """
+        """Decode values one at a time. Unlike `decode_singly`, also pass values that are null or too large to `read`."""
         accepted: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}

@@ -1,7 +1,7 @@
-"""Decoding of joined fields, which come from the row that a table has for an event.
+"""Decoding of joined fields. The values of an event's joined fields come from a row of a table.
 
-The decoding has two steps. A `JoinInputDecoder` reads the fields of the records and the keys of the rows, and may run in a
-sandbox process. A `TableJoin` looks the rows up in the tables of this process and completes the tensors.
+The decoding has two steps. A `JoinInputDecoder` reads, from each record, its fields and the keys of its table rows. This step
+may run in a sandbox process. A `TableJoin` looks up the rows in the tables of this process and completes the tensors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,8 @@ class JoinInput:
 
     Attributes:
         decoded: the valid events of the batch, with the fields of their records.
-        keys: for each table, by its name, the key of the row of each valid event; None for an event without a key.
+        keys: by table name, the keys with which the table rows of the valid events are looked up; None for an event without a
+            key.
     """
 
     decoded: Decoded
@@ -53,7 +54,7 @@ class KeyReader(Protocol):
 
 
 class RecordKeyReader:
-    """Reader of keys that are the keys of the records."""
+    """Reader that uses the key of each record as the key of its table row."""
 
     def read(self, values: Sequence[bytes | None], metadata: RecordMetadata, decoded: Decoded) -> Column:
         """Return the keys of the valid events; see `KeyReader`."""
@@ -61,13 +62,13 @@ class RecordKeyReader:
 
 
 class KeyAsIdDecoder:
-    """Decoder of events whose ids are the keys of rows, so that one pass reads fields and keys.
+    """Decoder that returns the key of the table row as the id of each event, so that one pass reads fields and keys.
 
-    An event with an invalid key is no invalid event: it is decoded again, without an id.
+    An invalid key does not make the event invalid. Each event that `decoder` rejects is decoded again by `without_id`.
 
     Args:
-        decoder: a decoder of the events, whose id is at the path of the key.
-        without_id: a decoder of the same events without an id.
+        decoder: the decoder of the events that reads the id at the path of the key.
+        without_id: the decoder of the same events that reads no id.
     """
 
     def __init__(self, decoder: Decoder, without_id: Decoder) -> None:
@@ -89,7 +90,7 @@ class KeyAsIdDecoder:
 
 
 class IdKeyReader:
-    """Reader of keys that are the ids of the events, which the decoder of the events has read already."""
+    """Reader that uses the ids of the decoded events as the keys of their table rows."""
 
     def read(self, values: Sequence[bytes | None], metadata: RecordMetadata, decoded: Decoded) -> Column:  # noqa: ARG002
         """Return the keys of the valid events; see `KeyReader`."""
@@ -97,12 +98,12 @@ class IdKeyReader:
 
 
 class EventKeyReader:
-    """Reader of keys at a path of the events.
+    """Reader of the keys that events contain at a path.
 
-    A text is a key in UTF-8, an integer in decimal digits. An event with any other value at the path has no key.
+    A text becomes a key in UTF-8, and an integer becomes its decimal digits. An event with any other value has no key.
 
     Args:
-        decoder: a decoder of events without fields, whose id is at the path.
+        decoder: a decoder that reads only the id of each event, at the path of the key.
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -119,13 +120,13 @@ class EventKeyReader:
 
 
 class JoinInputDecoder:
-    """Decoder of the fields of records, and of the keys of the rows of tables.
+    """Decoder that reads, from each record, its fields and the keys of its table rows.
 
     Args:
         decoder: the decoder of the fields of records.
         readers: the readers of the keys, by the name of the table.
-        has_ids: whether the ids of the decoded events are the ids of the events. If not, they are only keys; see
-            `KeyAsIdDecoder`.
+        has_ids: True if `decoder` returns real event ids; False if it returns keys as ids (see `KeyAsIdDecoder`), which are
+            removed after the keys are read.
     """
 
     def __init__(self, decoder: Decoder, readers: Mapping[str, KeyReader], *, has_ids: bool = True) -> None:
@@ -199,7 +200,7 @@ class TableFieldsDecoder:
 
 
 def encode_keys(ids: Sequence[str | int | None]) -> Column:
-    """Return ids of events as keys: text as UTF-8, integers as decimal digits."""
+    """Encode ids as keys of table rows: text as UTF-8, integers as decimal digits. None stays None."""
     if isinstance(ids, IdColumn):
         return ids.column()
     if isinstance(ids, AsciiColumn):
@@ -213,7 +214,7 @@ def _select_rows(column: Column, rows: Sequence[int], count: int) -> Column:
 
 
 def _explain_missing(field: InputField, keys: Column, found: NDArray[np.bool_], rows: NDArray[np.intp]) -> dict[int, Poison]:
-    """Return the error of each event, by its index, that has no value for a required joined field."""
+    """Explain why the events at the indices `rows` have no value for a required joined field. Return each error by index."""
     table = field_sources.table_of(field)
     name = field_sources.qualified_name(field)
     errors: dict[int, Poison] = {}

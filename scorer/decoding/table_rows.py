@@ -1,7 +1,7 @@
 """Decoding of the rows of a table to the joined fields of a signature.
 
-A row is decoded like an event, with the decoder of the table's format. Unlike an event, a row without a value for a required
-field is no error here: whether an event can be scored without the value is decided when the event is joined.
+A row is decoded like an event, with the decoder of the table's format. If a row has no value for a required field, the row is
+not rejected. The events that are joined with this row are rejected later, by the join.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class TableRowDecoder:
             block[list(rows)] = decoded.tensors[str(index)]
 
     def _create(self, blocks: Sequence[Sequence[InputField]]) -> Decoder:
-        """Create a decoder whose tensors are the blocks, by their index as text."""
+        """Create a decoder that returns one tensor per block. The name of a tensor is the index of its block, such as "0"."""
         tensors = [
             TensorInput(str(index), fields[0].dtype, tuple(fields), fields[0].shape if fields[0].varies else None)
             for index, fields in enumerate(blocks)
@@ -93,17 +93,17 @@ def row_decoder_factory(table: str, settings: Settings) -> CreateRowDecoder:
 
 
 def _row_settings(table: str, settings: Settings) -> Settings:
-    """Return settings whose input is the topic of the table, with which the decoder of the format is created."""
+    """Return the settings for the decoder of the rows: their input is the topic of the table."""
     chosen = settings.tables[table]
     rows = InputSettings(topics=[chosen.topic], format=chosen.format, max_event_bytes=LARGEST_MESSAGE)
     return settings.model_copy(update={"input": rows})
 
 
 def _columns(fields: Sequence[InputField]) -> dict[str, InputField]:
-    """Return the fields as fields of the row, by their name in the signature.
+    """Convert joined fields to fields that are read from a row. The keys of the result are the names in the signature.
 
-    Columns at the top level of the row have no path, so that the native scanner reads them. The names are unique, although a
-    field with a path may be named like a column at the top level.
+    A field at the top level of the row gets the name of its column and no path, so that the native scanner can read it. Other
+    fields get a path and, if their name is in use, a prefix that makes it unique.
     """
     steps = {field.name: field_sources.column_steps(field) for field in fields}
     names = {str(path[0]) for path in steps.values() if len(path) == 1}
@@ -125,7 +125,7 @@ def _columns(fields: Sequence[InputField]) -> dict[str, InputField]:
 
 
 def _optional(field: InputField) -> InputField:
-    """Return the field with a default that replaces an absent value. The default has no meaning if the field is required."""
+    """Return the field as an optional field. The default of a required field is then a placeholder without meaning."""
     if not field.required:
         return field
     placeholder = "" if field.dtype == "string" else 0

@@ -118,9 +118,9 @@ def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
 
 
 def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
-    """Merge batches that are decoded parts of one batch, and put the events in the order of this batch.
+    """Merge the decoded parts of a batch. The events of the result are in the order of the whole batch.
 
-    Each part is a pair: the indices of its events in the whole batch, and the decoded events.
+    Each part is a pair: the indices of its records in the whole batch, and its decoded events.
     """
     rows = [indices[row] for indices, part in parts for row in part.rows]
     order = sorted(range(len(rows)), key=rows.__getitem__)

@@ -1,4 +1,4 @@
-"""Count the delivery results of the events that `scorer emit` writes. Pure."""
+"""Count the delivery results of the events that `scorer emit` writes. This module does no I/O."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +13,7 @@ class DeliveryCounts:
         uncertain: the number of sent events without an answer of the broker.
         rejected: the number of events that were certainly not written.
         skip: the number of lines before the first unconfirmed event, for `--skip` in the next command.
-        repeated: the number of confirmed events after these lines, which the next command writes again.
+        repeated: the number of confirmed events after the skipped lines. The next command writes these events again.
     """
 
     written: int
@@ -27,9 +27,9 @@ class DeliveryCounts:
         return asdict(self)
 
     def progress(self) -> tuple[str, str]:
-        """Return the counts as a text, and a hint with the option `--skip` that continues.
+        """Return two texts: the counts, and a hint how to continue with the option `--skip`.
 
-        The hint is empty if no line needs to be skipped and no event would be written twice.
+        The hint is empty if the next command would skip no line and write no event twice.
         """
         words = [
             f"{self.written:,} events were written",

@@ -33,7 +33,10 @@ class EventWriter:
     """
 
     def __init__(self, settings: Settings, topic: str, confirmations: Confirmations, interruption: Interruption) -> None:
-        """Connect the producer in advance, so that the first event has no delay. Raises Fatal if broker or topic is missing."""
+        """Connect the producer in advance, so that the first event has no delay.
+
+        Raises Fatal if no broker answers, if the broker denies access, or if the topic does not exist.
+        """
         name = f"{settings.name}.emit"
         needed = {topic: frozenset({WRITE})}
         topics.existing(settings.kafka, name, needed, [topic])

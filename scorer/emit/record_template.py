@@ -1,4 +1,7 @@
-"""Make records from the lines of `scorer emit`: keys and headers from templates, values and times from fields. Pure."""
+"""Make records from the lines of `scorer emit`: keys and headers from templates, values and times from fields.
+
+This module does no I/O.
+"""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -86,7 +89,7 @@ def _steps(path: str) -> tuple[str | int, ...]:
 class _Formatter(string.Formatter):
     """A string formatter that reads the field names in a template as paths into an event, for example `{items[0].sku}`.
 
-    A field name that is not a path is read as Python's formatter does, for example `{after[id]}`.
+    A field name that is not a valid path is resolved by Python's formatter, for example `{after[id]}`.
     """
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:

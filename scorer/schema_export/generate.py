@@ -1,4 +1,4 @@
-"""Generation of schemas for producers from a signature. An event that conforms to the schema is valid for the version.
+"""Generation of schemas for producers from a signature. An event that conforms to the schema is valid for the signature.
 
 Field numbers in Protobuf follow the order of the signature, so new fields belong at the end. Fields with paths are in nested
 objects, records and messages.

@@ -9,7 +9,8 @@ from scorer.scores.outputs import Scores
 class BatchAnswers:
     """The scores, the decisions and the common status of some rows of a batch.
 
-    `scores` has one JSON text per row. With `columns`, scores and decisions are created from them on first use.
+    `scores` has one JSON text per row. If `columns` is given, scores and decisions are derived from it on first use; the
+    arguments `scores` and `decisions` are then ignored.
     """
 
     def __init__(

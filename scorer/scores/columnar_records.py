@@ -167,7 +167,7 @@ def id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) 
     If no event has an id, the ids are the positions of the events.
 
     Returns:
-        The pieces; None if an id is empty, or if only some of the events have an id.
+        The pieces; None if an id is empty, if only some of the events have an id, or if the ids cannot be encoded together.
     """
     if isinstance(ids, ByteColumn):
         return _require_ids(ids)

@@ -52,7 +52,7 @@ class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
 
 
 class FullScoreRecord(CompleteScoreRecord, frozen=True, gc=False, kw_only=True):
-    """A score record with all its fields. `carried` has the passthrough fields; None if none were configured."""
+    """A score record with all its fields. `carried` has the carried fields (`output.carry`); None if none were configured."""
 
     model: str = ""
     region: str = ""
@@ -60,7 +60,7 @@ class FullScoreRecord(CompleteScoreRecord, frozen=True, gc=False, kw_only=True):
 
 
 decode_record = DocumentDecoder(ScoreRecord).decode
-"""Decode a record without its score, which is faster than to decode all. Raises UnreadableDocument, which is a ValueError."""
+"""Decode a record without its score, which is faster. Raises UnreadableDocument, which is a ValueError."""
 decode_complete_record = DocumentDecoder(CompleteScoreRecord).decode
 """Decode a record with its score. Raises UnreadableDocument, which is a ValueError."""
 decode_full_record = DocumentDecoder(FullScoreRecord).decode

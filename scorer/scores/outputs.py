@@ -44,7 +44,7 @@ def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[
 
 
 def _finite_rows(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return (B,) booleans, whether all numbers of each array are finite. `rows` has B arrays of varying length."""
+    """Return, for each array, whether all its numbers are finite, as (B,) booleans. `rows` has B arrays of varying length."""
     return np.array([row.dtype.kind != "f" or bool(np.isfinite(row).all()) for row in rows])
 
 
@@ -72,7 +72,7 @@ class Scores:
         return self.columns[self._signature.decided.name]
 
     def finite(self) -> NDArray[np.bool_]:
-        """Return (B,) booleans, whether all numbers of each row are finite."""
+        """Return, for each row, whether all its numbers are finite, as (B,) booleans."""
         checks = [np.isfinite(c).reshape(len(c), -1).all(axis=1) for c in self.columns.values() if c.dtype.kind == "f"]
         checks += [_finite_rows(column) for column in self.columns.values() if is_ragged(column)]
         return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)

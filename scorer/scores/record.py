@@ -102,7 +102,7 @@ class RecordEncoder:
 
         Args:
             role: the role of the version that answers.
-            arm: the role, champion or canary, that the event's key belongs to.
+            arm: the role (champion or canary) to which the traffic split assigns the event's key.
             revision: the revision of the channel.
             fallback: why this version answers in place of another one, or why a shadow has no score; None if neither applies.
         """

@@ -40,13 +40,13 @@ SCHEMA: dict[str, Any] = {
 - `score`: null if there is no score, for example because the event expired; a number; the elements of an array in row-major
   order; or an array for each output, by name.
 - `role`: the role of the version that answered.
-- `arm`: the role, champion or canary, that the event's key belongs to under this `revision` of the channel.
+- `arm`: the role (champion or canary) to which the traffic split of this channel `revision` assigns the event's key.
 - `fallback`: the reason why the champion answered in place of the canary. In a shadow's record without a score (`status` is
   dead_lettered), the reason why the score is missing.
 """
 
 NUMBERS_OF = {"carried": 13, "arm": 14, "revision": 15, "fallback": 16}
-"""The numbers of Protobuf fields that differ from the position, because a new field must not change existing numbers."""
+"""Protobuf field numbers that differ from the field's position. A new field must not change existing numbers."""
 PROTOBUF_TYPES = {"string": "string", "int": "int32", "long": "int64", "double": "double", "boolean": "bool"}
 PROTOBUF_SCORE = """
 message Numbers {

@@ -1,4 +1,6 @@
-"""Decoding of plain float32 JSON by the native scanner. msgspec decodes the events that the scanner reports as uncertain.
+"""Decoding of plain float32 JSON by the native scanner.
+
+The scanner reports an event as uncertain if it may have read the event incorrectly. msgspec then decodes the event.
 
 The scanner supports signatures in which every field is a float32 number or a float32 array of fixed length. The id must be a
 string or an integer.
@@ -66,7 +68,7 @@ class NativeRows:
 
         Returns:
             The decoded batch, or None if the caller must decode the whole batch. The result is None if most events of the batch
-                are uncertain, and also for the next batches after such a batch, because the scanner then pauses.
+                are uncertain. It is also None for the next REST batches after such a batch.
         """
         if self._resting:
             self._resting -= 1

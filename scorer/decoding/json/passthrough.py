@@ -32,7 +32,7 @@ class JsonPassthrough:
         return [follow_path(columns[column], path) for column, path in self._below]
 
     def _read_leniently(self, event: bytes) -> Sequence[Any]:
-        """Return the values of an event that msgspec rejects, for example because of NaN; None for all if it is not JSON."""
+        """Return the values of an event that msgspec rejects, for example because of NaN; all None if the event is not JSON."""
         try:
             document = lenient.loads(event)
         except (ValueError, RecursionError):

@@ -36,7 +36,7 @@ from scorer.decoding.tensors import Row
 from scorer.decoding.unicode_text import NOT_UTF8, explain_not_utf8
 
 DECIMAL = "scorestream-decimal"
-"""The logical type that makes fastavro read decimals as numbers. Its own type returns rounded Decimal objects."""
+"""The logical type that makes fastavro read decimals as numbers. Avro's type `decimal` would return rounded Decimal objects."""
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 NAMED = {"record", "error", "enum", "fixed"}
 TYPES = NAMED | {"array", "map", "null", "boolean", "int", "long", "float", "double", "string", "bytes"}
@@ -46,7 +46,7 @@ READ = (*PARTS, "name", "namespace", "symbols", "size", "scale")
 """The keys of a schema that are needed to read a record."""
 VALUE = "value"
 EVENT = {"type": "record", "name": "__Event__"}
-"""A record that contains only the event. It is needed because fastavro resolves referenced types only inside a record."""
+"""A record type whose only field is the event. fastavro resolves referenced types only inside a record."""
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 ESCAPE_BYTES = "surrogateescape"
 """Python's error handler that represents each byte of invalid UTF-8 as half of a surrogate pair."""
@@ -198,8 +198,8 @@ LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed"
 def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
     """Parse the schemas that a schema refers to, which may be in any order. Return all named types that they define.
 
-    If a referenced schema uses a type that no schema defines, it is left out. If the referring schema needs a type of a
-    left-out schema, the error is reported later, when the referring schema is parsed.
+    A referenced schema with a type that no schema defines is omitted. If the referring schema needs a type of an omitted
+    schema, parsing the referring schema raises the error later.
     """
     named: dict[str, Any] = {}
     waiting = list(references)

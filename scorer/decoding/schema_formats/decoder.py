@@ -30,7 +30,7 @@ from scorer.settings import Settings
 
 FEWEST_PREFIX = 1
 MOST_PREFIX = 1 << 20
-"""Range of the schema ids that registries assign. A value that has no prefix rarely begins like a prefix with such an id."""
+"""Range of the schema ids that registries assign. A value without a prefix rarely begins with a zero byte and such an id."""
 
 
 class SchemaDecoder:
@@ -116,10 +116,10 @@ class SchemaDecoder:
         return self._readers[key]
 
     def _ambiguous(self, values: Sequence[bytes | None], groups: Mapping[Key, Sequence[int]]) -> dict[int, Poison]:
-        """Return the error for each event of which it is unclear with which of two schemas it was written.
+        """Return an error (Poison), by index, for each event that may have been written with either of two schemas.
 
-        Such an event has headers that name one schema, and a value that begins with the prefix of another schema. Its value is
-        a complete event in both schemas. The headers may have been copied from another record.
+        The headers of such an event name one schema, and its value begins with the prefix of another schema. The value is a
+        complete event in both schemas. The headers may have been copied from another record.
         """
         suspects: dict[int, tuple[Key, Key]] = {}
         for key, rows in groups.items():

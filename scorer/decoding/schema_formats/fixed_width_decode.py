@@ -1,8 +1,8 @@
-"""Decoding of whole batches of Avro or Protobuf events by numpy, if the schema determines the order of all parts.
+"""Decoding of whole batches of Avro or Protobuf events by numpy.
 
-Avro and Protobuf both write a float as its bytes, and a tag or a union branch as a constant, so most events of numbers have the
-same layout. `FixedLayout` lists the parts of this layout in order. If an event matches the layout to its last byte, this module
-decodes the event, with the same values as the format's own reader. The format's own reader decodes all other events.
+Avro and Protobuf both write a float as its bytes, and a tag or a union branch as a constant. Therefore most events that consist
+of numbers have the same byte layout. A `FixedLayout` decodes the events that match this layout to their last byte. The values
+are the same as those of the format's own reader, which decodes all other events.
 """
 
 from collections.abc import Sequence
@@ -45,9 +45,9 @@ class FixedNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PrefixedBytes:
-    """A layout item for a varint with a length, followed by this number of bytes. They are UTF-8 text unless `raw` is true.
+    """A layout item for a text or bytes field: its length in bytes as a varint, followed by the bytes.
 
-    If `zigzag` is true, the varint is twice the length.
+    The bytes are UTF-8 text unless `raw` is true. If `zigzag` is true, the varint is twice the length.
     """
 
     field: str | None
@@ -77,10 +77,10 @@ class _EventSlices:
     Attributes:
         buffer: the values of all events of the batch.
         rows: the indices of the matching events in the batch.
-        runs: the runs, that is, the sequences of fixed width between two parts of variable length: for each run, its start
-            position in each event.
-        texts: for each text or bytes field, its start and end positions in each event.
-        numbers: for each varint number, its value in each event.
+        runs: the start positions of each run, one per event. A run is the sequence of fixed-width parts between two parts of
+            variable length.
+        texts: the start positions and the end positions of each text or bytes field, one per event.
+        numbers: the values of each varint number, one per event.
     """
 
     buffer: NDArray[np.uint8]
@@ -145,7 +145,9 @@ class FixedLayout:
         self._booleans = booleans
 
     def view(self, values: Sequence[bytes], start: int) -> Decoded | None:
-        """Decode the events that match the layout; return None if no event matches.
+        """Decode the events that match the layout.
+
+        Returns None if no event matches, or if a text of any event is not UTF-8.
 
         Each event begins after a prefix of `start` bytes in its value. The caller must reject events with floats that are not
         finite.
@@ -286,8 +288,8 @@ def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str
     """Create the layout of a schema from its items.
 
     Returns:
-        The layout. None if an item is None, if a field of the signature is binary or is not in the items, or if the format's
-        own reader is as fast.
+        The layout. None if an item is None, if a field of the signature is binary, or if a field or the id has no item of a
+        suitable type. Also None if the layout has so many strings and varints that the format's own reader is as fast.
     """
     items = [item for item in parts if item is not None]
     if any(field.raw for field in fields.signature.fields):

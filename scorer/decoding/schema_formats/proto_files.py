@@ -30,7 +30,7 @@ LOG_LINES = re.compile(r"^(?:WARNING: All log|[IWE]\d{4} ).*\n", re.MULTILINE)
 """Lines in protoc's output that are no errors."""
 MISSING = ": File not found."
 MODULE_PREFIXES = {"confluent": "confluent_kafka.schema_registry."}
-"""Prefixes of the Python modules that contain the descriptors of registry files, by the first part of the file's name."""
+"""Prefixes of the Python modules with the descriptors of registry files, by the first folder of the file's name."""
 COMPILE_SECONDS = 10  # protoc takes 0.1 s
 
 

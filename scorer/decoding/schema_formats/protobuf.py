@@ -66,7 +66,10 @@ VARINTS = {
     FieldDescriptor.TYPE_UINT64: (False, 1 << 63),
     FieldDescriptor.TYPE_SINT64: (True, 1 << 63),
 }
-"""By type: whether the lowest bit is the sign, and the limit of valid varints (the library truncates greater ones)."""
+"""For each varint type: whether the lowest bit is the sign, and the limit below which the varint is valid.
+
+The protobuf library truncates greater varints.
+"""
 
 
 class ProtobufReader:
@@ -266,10 +269,9 @@ def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> It
 
 
 def _packed_items(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
-    """Yield the items of a record's layout for a repeated field.
+    """Yield the layout items of a repeated field; a single None if the field has no fixed layout.
 
-    Only a packed field of `length` floating-point numbers has a layout. For every other field, or if the length is 0, the only
-    item is None.
+    Only a packed field of floats or doubles with `length` > 0 numbers has a fixed layout.
     """
     if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
         yield None

@@ -3,10 +3,10 @@
 The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
 other requests, events with this id are dead-lettered. If the registry answers no request, the caller waits for the registry.
 
-The scorer answers the records of a partition in order. If many events have ids that the registry does not know (a flood of
-ids), the requests for these ids would therefore delay all other events. To prevent this, the cache looks up no further unknown
-ids after some look-ups have failed, and the events with these ids are dead-lettered. The ids of a flood differ from event to
-event, but the id of a registered schema repeats. Therefore the cache looks up an id that repeats even during a flood.
+The scorer answers the records of a partition in order, so pending look-ups delay all other events. If many events have ids that
+the registry does not know (a flood of ids), the delay would be long. To limit the delay, the cache stops looking up unknown ids
+after a number of failed look-ups (the budget), and the events with these ids are dead-lettered. The ids of a flood differ from
+event to event, but the id of a registered schema repeats. Therefore the cache still looks up the most frequent of these ids.
 
 The HTTP requests are made by `schema_registry_client.py`.
 """
@@ -43,15 +43,15 @@ FAILED_SECONDS = 60.0
 """Time until an id is looked up again. UNKNOWN_SECONDS: the registry does not know the id. FAILED_SECONDS: other failures."""
 LOOK_UP_BUDGET = 50
 SINGLE_BUDGET = LOOK_UPS
-"""Number of look-ups that may fail within UNKNOWN_SECONDS, before a look-up of a further id starts only as an exception.
+"""Budgets. If this number of look-ups has failed within UNKNOWN_SECONDS, a further id is looked up only as an exception.
 
-SINGLE_BUDGET is the limit for an id with a single event in the batch, so that a flood of ids that all differ delays a batch by
-one round of concurrent look-ups. LOOK_UP_BUDGET is the limit for all other ids.
+SINGLE_BUDGET applies to an id with a single event in the batch, so that a flood of ids that all differ delays a batch by only
+one round of concurrent look-ups. LOOK_UP_BUDGET applies to all other ids.
 """
 SKIPPED_SECONDS = 1.0
-"""Time until an id that was not looked up because of the budget may be looked up as an exception, if it occurs again."""
+"""Time until an id that was not looked up, because its budget was spent, counts as unknown again."""
 EXCEPTION_SECONDS = 0.1
-"""Time after the last failed look-up at which an id with a single event in the batch may be looked up as an exception."""
+"""Minimum time between the last failed look-up and an exceptional look-up of an id with a single event in the batch."""
 MOST_FAILED = 100_000
 """Maximum number of ids whose failures are stored, which is the number of events in the largest batch."""
 ERROR_CHARACTERS = 500
@@ -78,8 +78,8 @@ class _Failure(NamedTuple):
     Attributes:
         until: the time (of the registry's clock) from which the id may be looked up again.
         error: the error text that the dead letters of these events have.
-        skipped_events: 0 if the look-up of the id failed. If the id was not looked up, because too many other look-ups had
-            failed, the number of events that the batch had with this id.
+        skipped_events: 0 if the look-up of the id failed. If the id was not looked up because its budget was spent, the number
+            of events with this id in the batch.
     """
 
     until: float
@@ -101,8 +101,8 @@ class SchemaRegistry:
     """The cache of the schemas of one registry. `clock` returns monotonic seconds.
 
     Up to LOOK_UPS look-ups run at once, each in a thread. They continue between two calls of `look_up`. After a failed look-up,
-    the cache probes the registry with another request. If the registry answers the probe, the cache records that the look-up of
-    the id failed. Otherwise the cause is the registry, and the id remains unknown.
+    the cache probes the registry with another request. If the registry answers the probe, the id is the cause of the failure,
+    and the cache records the failure. Otherwise the registry is unavailable, and the id remains unknown.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class SchemaRegistry:
     def _needs_look_up(self, schema_id: SchemaId, events: int) -> bool:
         """Return whether to start a look-up of this id: the id is unknown, and no look-up of the id runs or is scheduled.
 
-        If the id was not looked up in an earlier batch because of its budget, it counts as unknown again if the current batch
-        has more events with the id than that batch. `events` is the number of events with the id in the current batch.
+        `events` is the number of events with the id in the current batch. An id that was skipped in an earlier batch, because
+        its budget was spent, counts as unknown again if the current batch has more events with the id.
         """
         try:
             is_known = self._get_schema(schema_id) is not None
@@ -195,7 +195,7 @@ class SchemaRegistry:
         return not (is_known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
 
     def _was_skipped(self, schema_id: SchemaId) -> bool:
-        """Return whether events with this id were dead-lettered before without a look-up, because the id's budget was spent."""
+        """Return whether the id was skipped: its budget was spent, so its events were dead-lettered without a look-up."""
         failure = self._failed.get(schema_id)
         return failure is not None and failure.skipped_events > 0
 
@@ -213,12 +213,14 @@ class SchemaRegistry:
         return sum(now - failed_at < UNKNOWN_SECONDS for failed_at in self._failure_times)
 
     def _skip_beyond_budget(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
-        """Remove each id from `waiting` whose budget (see `_budget`) is spent, and record a failure for the removed id.
+        """Remove the ids whose budget (see `_budget`) is spent from `waiting`, and record a failure for each removed id.
 
-        As an exception, the first such id stays in `waiting` and is looked up. The caller has sorted the ids: ids with more
-        events come first and, among ids with equally many events, ids that were removed before. The first id is therefore the
-        one that is most probably registered, because the ids of a flood differ from event to event. If the first id has a
-        single event, it stays only if the last failed look-up was at least EXCEPTION_SECONDS ago.
+        As an exception, the first of these ids stays in `waiting` and is looked up. If this id has a single event, it stays
+        only if the last failed look-up was at least EXCEPTION_SECONDS ago.
+
+        The caller has sorted `waiting` by the number of events, largest first. Among ids with the same number, ids that were
+        removed before come first. The first id is the most likely to be registered, because the ids of a flood differ from
+        event to event.
         """
         failures = self._recent_failures()
         beyond = [schema_id for schema_id in waiting if failures >= _budget(events.get(schema_id, 1))]
@@ -240,10 +242,11 @@ class SchemaRegistry:
     def _start_look_ups(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
         """Start look-ups of the ids in `waiting`, at most LOOK_UPS at once, and probe the registry after failed look-ups.
 
-        There are two cases in which look-ups have to wait. First, if a look-up failed for another reason than an unknown id, or
-        if LOOK_UP_BUDGET look-ups failed, no look-up starts until the registry has answered the probe. Second, the look-up of
-        an id does not start while other look-ups have no recorded result, if the failure of all of them would spend the budget
-        of the id.
+        Look-ups wait in two cases:
+        - A look-up failed for another reason than an unknown id, or LOOK_UP_BUDGET look-ups failed. Then no look-up starts
+          until the registry has answered the probe.
+        - Other look-ups have no recorded result yet, and the budget of the next id would be spent if all of them failed. Then
+          the look-up of this id does not start until results are recorded.
         """
         blocked = not waiting or self._may_spend_budget(_budget(events.get(waiting[0], 1)))
         is_due = _must_probe(self._unexplained) or (blocked and not self._running)
@@ -259,7 +262,7 @@ class SchemaRegistry:
             self._running[_in_thread(partial(self._client.schema, schema_id))] = _RunningLookUp(schema_id, time.monotonic())
 
     def _may_spend_budget(self, budget: int) -> bool:
-        """Return whether this budget would be spent if all look-ups failed whose result is not recorded yet."""
+        """Return whether look-ups without a recorded result exist and would spend this budget if all of them failed."""
         probed = 0 if self._probe is None else len(self._probe.failures)
         without_result = len(self._running) + len(self._unexplained) + probed
         return without_result > 0 and self._recent_failures() + without_result >= budget
@@ -295,9 +298,10 @@ class SchemaRegistry:
             self._attempts.pop(schema_id, None)
 
     def _record_failures(self, probe: _RegistryProbe) -> None:
-        """If the registry has answered a probe, record the failures of the look-ups that preceded the probe.
+        """Record the failures of the look-ups that preceded a completed probe, if the registry has answered the probe.
 
-        Otherwise forget all failures, and raise Fatal or DependencyUnavailable.
+        Otherwise forget all pending failures. Raise Fatal if the registry denies access and has never answered this process,
+        else DependencyUnavailable.
         """
         try:
             probe.future.result()
@@ -359,7 +363,7 @@ class SchemaRegistry:
 def _budget(events: int) -> int:
     """Return the budget of an id that has this number of events in a batch.
 
-    The budget is the number of recent failed look-ups, of any ids, from which on this id is not looked up.
+    The budget is spent when this number of look-ups, of any ids, has failed within UNKNOWN_SECONDS.
     """
     return SINGLE_BUDGET if events == 1 else LOOK_UP_BUDGET
 

@@ -1,4 +1,4 @@
-"""Selection of the reader for an event: the reader for the schema with which the event was written.
+"""Selection of the reader for each event, by the schema with which the event was written.
 
 The schema comes from the configured file, or from a registry. If it comes from a registry, the value or the headers of an event
 contain the id that the schema has in the registry.
@@ -31,7 +31,10 @@ from scorer.settings.input import SchemaRegistrySettings
 
 ID_BYTES = 5  # size of Confluent's prefix: a zero byte, then the schema's id, big-endian
 Key = bytes | HeaderFrame
-"""The schema key of an event: the prefix of its value, or the schema that its headers name. It includes the message type."""
+"""The schema key of an event: the prefix of its value, or the schema that its headers name.
+
+For Protobuf, the key also identifies the message type.
+"""
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
 """The Python modules that a format needs. The extra with the name of the format installs these modules."""
 NO_ID = "the event does not begin with a zero byte and the id of its schema"
@@ -210,9 +213,9 @@ def _schema_id(key: Key) -> SchemaId:
 
 
 def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
-    """Return the frame with the bytes that precede the Protobuf message, as `before`, if the value begins with such bytes.
+    """Return the frame with the length-prefixed name of the message type as `before`, if the value begins with this name.
 
-    These bytes are the name of the message type. If the value does not begin with this name, return the frame unchanged.
+    Otherwise return the frame unchanged.
     """
     if isinstance(frame.message, str) and value.startswith(before := schema_id_headers.reference(frame.message)):
         return frame._replace(before=before)
