@@ -26,9 +26,15 @@ RECORD_OVERHEAD = 1_024  # bytes that the broker counts for a record and its hea
 DEAD_LETTER_ROOM = 4_096  # bytes that the headers of a dead letter may add to the original record
 UNLIMITED = {"retention.ms": "-1"}
 BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
-"""For topics without event times. The broker sets the timestamps, so it accepts records from a scorer with a wrong clock."""
+"""Properties of topics whose records have no event time.
+
+The broker sets the timestamps, so it accepts records from a scorer with a wrong clock.
+"""
 COMPACTED_HOURLY = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-"""For a topic with a status record every few seconds. A broker never compacts the newest segment, so segments must be short."""
+"""Properties of a topic that receives a status record every few seconds.
+
+A broker never compacts the newest segment, so segments must be short.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +64,8 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
     Args:
         admin: The admin client.
         settings: The connection.
-        needed: The operations that a command needs, by topic. Topics without an operation are omitted if this client may not
-            describe them.
+        needed: The operations that a command needs, by topic. Topics without an operation are omitted from the result if this
+            client may not describe them.
 
     Returns:
         The existing topics by name.
@@ -151,7 +157,7 @@ def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) 
 
 
 def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names: Iterable[str] = ()) -> list[str]:
-    """Return one line of text for each missing topic, each topic whose size limit is too low, and each unfit table. Pure.
+    """Return one line of text for each missing topic, and for each fault that `unfit_faults` finds. Pure.
 
     Args:
         settings: The scorer's settings.
@@ -167,7 +173,7 @@ def missing_faults(settings: Settings, existing: Mapping[str, DescribedTopic], a
 
 
 def unfit_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
-    """Return one line of text, with the remedy, for each topic whose size limit is too low, and each unfit table. Pure."""
+    """Return one line of text, with the remedy, for each too low size limit and each table that is not co-partitioned. Pure."""
     lines = []
     output = existing.get(settings.output.topic)
     if output is not None and output.limit_known and output.max_bytes <= RECORD_OVERHEAD:
@@ -189,7 +195,7 @@ def unfit_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> 
 
 
 def partitioning_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
-    """Return one line of text for each input topic with which a table of scope `partition` is not co-partitioned."""
+    """Return a line for each table of scope `partition` and input topic with different numbers of partitions."""
     return [
         f"table {name}: topic {table.topic} has {existing[table.topic].partitions} partitions, but the input topic {topic} has "
         f"{existing[topic].partitions}: use the same number for both, or set tables.{name}.scope to all"
@@ -225,8 +231,8 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
     exists. The topics of tables get as many, too, and are compacted. All other topics get one partition.
 
     If the name of an input topic ends with the name of another input topic, such as eu.flights beside flights, the topic is
-    assumed to be a relay's copy. The limit of the copy is higher by the size of the headers that the relay adds, as `publisher
-    check` requires.
+    assumed to be a relay's copy. The size limit of the copy is the limit of the other topic plus the size of the headers that
+    the relay adds, as `publisher check` requires.
     """
     # The topics that are partitioned like the input, such as scores and dead letters, get as many partitions as the existing
     # input topic with the most partitions. All other topics get one partition. If the name of an input topic ends with the name
@@ -265,7 +271,7 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
 
 
 def _copied_limit(name: str, inputs: Sequence[str], existing: Mapping[str, DescribedTopic]) -> int | None:
-    """Return the size limit of the source topic of a relay's copy; None if the input topic is not a copy."""
+    """Return the size limit of the topic from which a relay copies the topic `name`; None if `name` is not a copy."""
     # The source topic is in another cluster, so its limit is unknown. It is assumed to be that of the local topic with the same
     # name, or Kafka's default.
     originals = [each for each in inputs if each != name and name.endswith(each)]

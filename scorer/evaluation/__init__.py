@@ -1,1 +1,1 @@
-"""Quality of model versions: labels, comparisons, figures and their plots."""
+"""Measure the quality of model versions: labels, comparisons, metrics and plots."""

@@ -64,8 +64,8 @@ class Assessment:
         withdrawn: The number of event ids with an answer whose label was withdrawn.
         refused: The unusable labels, by reason.
         unreadable: The number of skipped records of the score topic.
-        undecided: For each version (by digest), the number of scores with several named outputs for which the output that
-            determines the decision is unknown.
+        undecided: The number of scores with several named outputs, by the version's digest, if it is unknown which output
+            determines the version's decision.
     """
 
     versions: tuple[Quality, ...]

@@ -14,7 +14,7 @@ SHOWN = 10  # the largest number of classes that an explanation lists
 
 
 class NameCodes:
-    """Number texts from 0 in the order of their first occurrence."""
+    """Assigns numbers to texts, from 0 in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Classes:
     """The classes of labels and decisions.
 
     Attributes:
-        names: The names of the classes, in the order of the numbers of a score; None for a class whose name is unknown.
+        names: The names of the classes, in the order of their values in a score; None for a class whose name is unknown.
         ordered: Whether the order of `names` is known, so that a numeric label k means the class `names[k]`.
         named: Whether the names of the classes are the names of decisions. If not, the classes are the outcomes 0 and 1, and
             have no names.
@@ -55,7 +55,7 @@ class Classes:
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
 
     def explain(self, value: str | float) -> str:
-        """Explain why a label with this value names no class, and the remedy."""
+        """Return the reason why a label with this value names no class, and the remedy, as text."""
         shown = ", ".join(str(at) if name is None else name for at, name in enumerate(self.names[:SHOWN]))
         names = f"{shown}, ..." if len(self.names) > SHOWN else shown
         if not self.named:

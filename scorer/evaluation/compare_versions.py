@@ -1,6 +1,7 @@
 """Score retained events with two versions, and compare their answers. Joins no consumer group and writes nothing.
 
-If one of the versions has joined fields, both versions score the records of the feature log in place of the events.
+If one of the versions has joined fields (inputs from tables), both versions score the records of the feature log instead of the
+events.
 """
 
 import time
@@ -43,8 +44,8 @@ class LoggedShare:
     Attributes:
         topic: The topic of the log.
         records: The number of compared records.
-        input_offsets: The number of offsets of the input topics in the time range of the records. Markers of transactions
-            count too, so that it is at least the number of events.
+        input_offsets: The number of offsets of the input topics in the time range of the records. It is an upper bound of the
+            number of events, because transaction markers have offsets, too.
     """
 
     topic: str
@@ -94,13 +95,15 @@ def spans(reader: TopicReader, topics: Sequence[str], window: TimeRange, newest:
 
 
 def counted_range(window: TimeRange, newest: int | None, times: RecordTimes | None) -> TimeRange:
-    """Return the time range in which events are counted, to compare their number with that of logged records.
+    """Return the time range in which input events are counted, for comparison with the number of logged records.
+
+    If `newest` is None, this is the requested range. Otherwise, this is the range of the records that were read: if the log has
+    only a sample of the events, the newest records cover a longer time than the same number of newest events.
 
     Args:
         window: The requested time range.
-        newest: The requested number of newest records; None for all records of the window. If the log has a sample, this number
-            of records covers a longer time than this number of events.
-        times: The times of the records; None without records.
+        newest: The requested number of newest records; None for all records of the window.
+        times: The times of the records that were read; None without records.
     """
     if newest is None or times is None:
         return window
@@ -172,7 +175,7 @@ def _with_logged_inputs(version: LoadedModel, settings: Settings) -> LoadedModel
 
 
 def _extended(earlier: RecordTimes | None, times: Sequence[int]) -> RecordTimes | None:
-    """Return the first and the last of these times and the earlier ones."""
+    """Extend the range `earlier` so that it includes `times`, and return it; None if there are no times at all."""
     if not times:
         return earlier
     every = [*times, *(earlier or ())]

@@ -60,7 +60,9 @@ class DecidedOutputs:
         self.unknown: Counter[str] = Counter()
 
     def score(self, digest: str, score: Any) -> Any:
-        """Return the output of a score on which its version bases the decision; None if it is unknown.
+        """Return the output of a score on which its version bases the decision; None if this output is unknown.
+
+        A score without named outputs is returned unchanged.
 
         Raises:
             RegistryError: If the registry is unavailable.

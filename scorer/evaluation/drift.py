@@ -12,7 +12,7 @@ Numbers = Sequence[float] | NDArray[np.float64]
 
 
 def psi(expected: Numbers, actual: Numbers) -> float:
-    """Return the population stability index over ten bins of equal shares of `expected`; equal values share a bin.
+    """Return the population stability index over ten quantile bins of `expected`; equal values share a bin.
 
     Below 0.1 the populations are alike, above 0.25 they differ (Siddiqi, Credit Risk Scorecards, 2006, chapter 9).
     """

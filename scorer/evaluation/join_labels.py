@@ -155,7 +155,7 @@ def _add(
 def _answers(
     batch: PartitionBatch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
 ) -> Iterator[tuple[int, int, CompleteScoreRecord]]:
-    """Yield the score records of a batch that a model has scored, each with its row and its timestamp in Unix ms.
+    """Yield the records of a batch with the score of a model, each with its row and its timestamp in Unix ms.
 
     Expired events and fallback scores are left out. Unreadable records are counted and skipped.
     """

@@ -21,9 +21,8 @@ WIDEST = 100  # the longest list of numbers that is stored as a score; for a lon
 class AnswerColumns:
     """The answers of versions as columns, one row for each answer.
 
-    Attributes:
-        number: The scores that are a single number; NaN for others.
-        row: (n, k), the scores that are a list of numbers; NaN for others.
+    The column `number`, (n,), has the scores that are a single number. The column `row`, (n, k), has the scores that are a list
+    of numbers. Other scores are NaN.
     """
 
     # Further columns have the decisions and the versions.

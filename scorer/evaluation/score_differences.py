@@ -121,7 +121,7 @@ class Differences:
         return any(name is not None for pair in self.flips for name in pair)
 
     def drift(self) -> tuple[float | None, float | None]:
-        """Return the drift from the champion's scores to the candidate's: the bias-corrected PSI, and the KS statistic."""
+        """Return the bias-corrected PSI and the KS statistic between both versions; each is None if it cannot be computed."""
         # If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
         # decisions either, both are None.
         pairs = self._pairs.pairs()

@@ -41,7 +41,7 @@ def text(
 
 
 def escaped(content: str) -> str:
-    """Return a text as it stands in an SVG element; unprintable characters are replaced."""
+    """Escape a text for use in an SVG element; unprintable characters are replaced."""
     return escape("".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in content))
 
 

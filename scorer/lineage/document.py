@@ -79,7 +79,7 @@ class Lineage:
 
 
 def place_of(text: str, settings: Settings) -> InputPosition | None:
-    """Parse a position: `topic[3]@17`, `topic/3/17`, or the position in a header; None for other texts.
+    """Parse a position: `topic[3]@17`, `topic/3/17`, or `region/topic/3/17` as in headers. Return None for other texts.
 
     The result is also None if the position is in another region or in a topic that is not an input topic.
     """

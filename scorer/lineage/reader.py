@@ -62,7 +62,7 @@ _records = DocumentDecoder(dict[str, Any])
 def _is_of_other_history(move: ChannelMove, swap: Mapping[str, Any] | None) -> bool:
     """Return whether a channel move and a cut-over record belong to different histories of the channel.
 
-    If one of the two contains no id of a history, the result is False.
+    The result is False if the move or the record has no history id.
     """
     history = swap.get("history") if swap else None
     return bool(move.history and history and move.history != history)

@@ -15,7 +15,7 @@ SCANNED = 200_000  # the most records of a chunk, selected or not
 
 
 class SelectedScore(NamedTuple):
-    """A selected score record: its partition and offset in the topic of scores, its key, and its value, also decoded."""
+    """A selected score record: its partition and offset in the topic of scores, its key, and its value, decoded and raw."""
 
     partition: int
     offset: int
@@ -47,7 +47,7 @@ class RescoreChunk:
         return self.counts_by_partition.setdefault(partition, RescoreCounts())
 
     def add(self, partition: int, offset: int, message: Message, selection: ScoreSelection, as_json: AsJson) -> None:
-        """Add a record of the topic of scores: to `selected` if it is selected, else only to the counts."""
+        """Add a record of the topic of scores. A record that is not selected, or that cannot be decoded, is only counted."""
         self.scanned += 1
         self.reached[partition] = offset + 1
         record = read(message.value(), as_json)

@@ -13,7 +13,7 @@ class RescoreCounts(msgspec.Struct):
         corrected: The selected records for which a correction was published.
         others: The records that the job does not select.
         not_retained: The selected records whose event is no longer in the input topic.
-        not_logged: The selected records whose inputs are only in the feature log, which has no record of the score.
+        not_logged: The selected records that need the feature log, but whose score has no record in the log.
         refused: The selected records whose event the new version would dead-letter, by reason.
         unfit: The records that cannot be decoded, or whose event cannot be identified.
         unread: The number of offsets that retention deleted before the job reached them.

@@ -170,7 +170,7 @@ def rescore(
 
 
 def open_sources(settings: Settings, signature: Signature | None, reader: TopicReader) -> InputSources:
-    """Return the sources of the inputs of past scores for a version with this signature.
+    """Return where the inputs of past scores are read for a version with this signature.
 
     A feature log whose records do not hold all fields of the version is not used.
 
@@ -221,7 +221,7 @@ def preview(settings: Settings, job: RescoreJob, signature: Signature | None, pr
 
 
 def _count_inputs(chunk: RescoreChunk, sources: InputSources, retained: Mapping[Partition, Bounds]) -> RescoreCounts:
-    """Count the selected records of a chunk whose inputs exist as `corrected`, and the others by the missing input."""
+    """Count the selected records of a chunk: as `corrected` if their inputs exist, else as `not_logged` or `not_retained`."""
     missing = list(range(len(chunk.selected)))
     if not sources.requires_log:
         missing = [row for row in missing if _is_deleted(chunk.selected[row].record.source, retained)]

@@ -35,7 +35,10 @@ Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class MissingEvents:
-    """The count and the range of offsets of the events of one partition that are no longer retained, or not logged."""
+    """The number of missing events of one partition, with the lowest and the highest offset.
+
+    An event is missing if it is no longer retained, or if the feature log has no record of its score.
+    """
 
     count: int = 0
     first: int = 0
@@ -84,10 +87,10 @@ class UncorrectedScores:
 
 @dataclass(frozen=True, slots=True)
 class InputSources:
-    """The sources of the inputs with which events are scored again.
+    """Where to read the inputs of events that are scored again: from the events, or from the feature log.
 
     Attributes:
-        log: The feature log; None if none is configured.
+        log: The feature log; None if none is used.
         requires_log: Whether the version has joined fields, whose values are only in the log. Otherwise the events are decoded,
             and the log is read only for events that are no longer retained.
     """
@@ -99,7 +102,9 @@ class InputSources:
 def logged_inputs(
     log: FeatureLog, selected: Sequence[SelectedScore], rows: Collection[int]
 ) -> list[tuple[LoggedInputs, list[int]]]:
-    """Return the logged inputs of the score records with these indices in `selected`, each with the indices of its records.
+    """Return the logged inputs of the score records at the indices `rows` of `selected`, each with the indices of its records.
+
+    Score records without logged inputs are left out.
 
     Raises:
         Fatal: If the log cannot be read.
@@ -218,7 +223,7 @@ class ChunkRescorer:
         return corrections
 
     def _carried(self, given: SelectedScore, carry: Sequence[CarriedField]) -> Row:
-        """Return the carried fields of a score record, which the feature record does not have."""
+        """Return the carried fields of a score record. The record in the feature log does not have them."""
         record = json_documents.decode_lenient(self._as_json(given.value))
         carried = record.get("carried")
         values = carried if isinstance(carried, dict) else {}
@@ -295,7 +300,7 @@ class ChunkRescorer:
 
 
 def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) -> str:
-    """Return the reason why the event of a score record must not be read: its position or its scoring time is impossible.
+    """Return why the event of a score record must not be read: the record's source position or scoring time is impossible.
 
     The result is "" if the event can be read. Pure.
     """
@@ -308,7 +313,7 @@ def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) 
 
 
 class _CarryingDecoder:
-    """Adds the carried fields to the records of another decoder. `carried` has the fields of each record by its value."""
+    """Adds carried fields to the records of another decoder. `carried` maps the value of a record to its carried fields."""
 
     def __init__(self, decoder: Decoder, carried: Mapping[bytes, Row]) -> None:
         self._decoder = decoder

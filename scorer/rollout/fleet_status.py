@@ -74,7 +74,7 @@ class MoveProgress:
     Attributes:
         outcome: FLIPPED, REFUSED or WAITING.
         scorers: The progress of each live scorer.
-        missing: The partitions that a live scorer has owned since the move, and that no live scorer owns now.
+        missing: The partitions that had a live scorer at some time since the move, and have none now.
     """
 
     outcome: str

@@ -48,9 +48,9 @@ class StatusTopic:
         self._following.close()
 
     def wait_for_flips(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
-        """Poll until every scorer has applied or refused the move, but for at most `seconds`.
+        """Poll until every scorer has applied or refused the move, or `seconds` have passed. Return the last progress.
 
-        `changed` is called with each new progress of the move.
+        `changed` is called whenever the progress has changed.
         """
         deadline = time.time() + seconds
         reported = None

@@ -17,7 +17,7 @@ DROPPED = {
     "foreign": "pairs of other versions, or of expired events",
     "unreadable": "records that are not score records",
 }
-"""Descriptions of the reasons why answers and pairs are excluded from a report, by the key of `AnalysisReport.dropped`."""
+"""For each key of `AnalysisReport.dropped`: a description of the answers or pairs that are excluded from the comparison."""
 MOST_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
 
 
@@ -47,7 +47,8 @@ class AnalysisReport:
         read: For each partition of answers and labels, the offset range that was read.
         behind: The lag of the analysis in seconds; None if the analysis read a fixed range of offsets.
         labelled: The sums of the squared errors against labels; None if no rule needs labels.
-        outputs: For each version with several named outputs, by digest: the output that determines the decision.
+        outputs: The name of the output that determines a version's decision, by the version's digest. Has only versions with
+            several named outputs.
     """
 
     rivals: Contestants
@@ -66,7 +67,7 @@ class AnalysisReport:
 
     @property
     def drift(self) -> tuple[float | None, float | None]:
-        """The bias-corrected PSI and the KS statistic between both versions' scores of the same events."""
+        """The bias-corrected PSI and the KS statistic between both versions' scores; each is None if it cannot be computed."""
         return self.sample.drift()
 
     def to_dict(self) -> dict[str, Any]:

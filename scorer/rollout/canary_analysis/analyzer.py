@@ -38,9 +38,9 @@ TOPIC_CHECK_SECONDS = 10.0  # between checks of the topics for added partitions
 
 
 def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dict[Partition, Bounds]:
-    """Return the offset range of each partition that may hold answers to the events of the window.
+    """Return, for each partition of the answer topics, the offset range that may hold answers to events of the window.
 
-    The partitions belong to the topics of scores, dead letters and shadow answers.
+    The answer topics are the topics of scores, dead letters and shadow answers.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -111,8 +111,8 @@ class CanaryAnalyzer:
             window: The time range of the events that count.
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
             labels: Whether to measure the squared errors of the scores against labels, too.
-            sums: The squared errors against labels from an earlier measurement, instead of a new one.
-            outputs: For versions with several named outputs, by digest: the output that determines the decision. Others are
+            sums: The result of an earlier measurement against labels. If given, `labels` has no effect.
+            outputs: The name of the output that determines a version's decision, by the version's digest. Missing names are
                 read from the registry.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
@@ -188,7 +188,7 @@ class CanaryAnalyzer:
         return reasons if self._sums is None or not self._sums.reason else {**reasons, BRIER: self._sums.reason}
 
     def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
-        """Measure the errors of the pairs read so far against labels.
+        """Read the labels, and return the sums of the differences of squared errors over the pairs so far.
 
         Args:
             until: For each partition of labels, the end offset of reading; None for all labels.
@@ -220,7 +220,7 @@ class CanaryAnalyzer:
 
     @property
     def scattered(self) -> list[Partition]:
-        """The source partitions whose events have answers in several partitions of one topic (see `PairSums.scattered`)."""
+        """The source partitions whose answers are spread over several partitions of one topic (see `PairSums.scattered`)."""
         return self._pairs.scattered
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: those that were read to their end offset, and some slow partitions."""
+        """Return the partitions to pause: completely read ones, and slow ones whose answers may have unread partners."""
         # A slow partition (see `PairSums.slow`) is paused while partitions that may hold partners of its answers are unread.
         left = self._missing()
         return {
@@ -268,7 +268,7 @@ class CanaryAnalyzer:
         }
 
     def _has_unread_partner(self, partition: Partition, unread: Collection[Partition]) -> bool:
-        """Return whether an unread partition may hold partners of the answers that wait in `partition`."""
+        """Return whether an unread partition may hold the partners of waiting answers from `partition`."""
         # The partner of a scorer's answer is a shadow answer, and the reverse. Slow partitions (see `PairSums.slow`) are
         # ignored.
         is_shadow = partition[0] == self._settings.shadow_topic

@@ -72,10 +72,10 @@ PLAIN = frozenset({float, str, bool, type(None)})
 
 
 class PartitionRows(NamedTuple):
-    """The answers in a batch of records to the events of one partition.
+    """The answers of a batch that belong to the events of one source partition.
 
     Attributes:
-        rows: The indices of the answers in the batch, ascending, (n,).
+        rows: The indices of these answers in the batch, ascending, (n,).
         offsets: The offset of each answer's event, (n,).
     """
 
@@ -84,7 +84,7 @@ class PartitionRows(NamedTuple):
 
 
 def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
-    """Return all values. The values at the indices `rows`, (n,), are converted to JSON by `as_json`.
+    """Convert the values at the indices `rows`, (n,), to JSON with `as_json`, and return all values.
 
     Raises:
         UnreadableAnswer: If a value cannot be converted.
@@ -203,7 +203,7 @@ def _one(decoder: DocumentDecoder[Read], row: int, record: bytes) -> Read:
 
 
 def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> dict[int, ValueError]:
-    """Return the decoding error of each unreadable record among the indices `rows`, (n,), by index."""
+    """Decode the records at the indices `rows`, (n,), and return the error of each unreadable record by its index."""
     # The records are decoded one by one, which is slow. Call this only for a batch in which a record is unreadable.
     errors: dict[int, ValueError] = {}
     for row, value in zip(rows.tolist(), take_rows(values, rows), strict=True):

@@ -14,7 +14,7 @@ from scorer.rollout.canary_analysis.key_strata import Cells
 TUNED = 30.0
 """The variance for which the interval is optimized: 3,000 pairs, one in a hundred of them with a difference."""
 UNSEEN = 1.0
-"""Added to the variance of a sum: one squared difference of the largest size.
+"""The square of the largest possible difference, which is added to the variance of a sum.
 
 Without UNSEEN, a rule whose first pairs have no difference would get an interval of width 0 after a few pairs.
 """
@@ -42,9 +42,9 @@ class ConfidenceInterval:
 
 
 def boundary(variance: float, alpha: float) -> float:
-    """Return a bound on the distance of a random sum with this variance from its mean.
+    """Return a bound on the distance of a random sum from its mean, given the variance of the sum.
 
-    The bound holds at every check, except with probability `alpha`.
+    The probability that the sum exceeds the bound at any check is at most `alpha`.
     """
     # The two-sided normal mixture of Robbins (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
     twice = -2.0 * math.log(alpha)

@@ -143,7 +143,7 @@ class MergeJoin:
 
         Args:
             most: The number of answers that may wait, on both sides of all partitions together.
-            late: By how many offsets the shadow must have passed an event before the scorer's answer to it is dropped.
+            late: A waiting scorer's answer is dropped if the shadow has answered an event at least this many offsets later.
         """
         self.late = late
         self._most = most
@@ -222,7 +222,7 @@ class MergeJoin:
             self._dropped["unsampled"] += lane.waiting[JoinSide.ANSWERED].drop(until)
 
     def _make_room(self) -> None:
-        """If too many answers wait, drop the older half of the largest set of waiting answers, until few enough wait."""
+        """While too many answers wait, drop the older half of the largest set of waiting answers."""
         while self.waiting > self._most:
             fullest = max((each for lane in self._joins.values() for each in lane.waiting), key=len)
             self._dropped["crowded"] += fullest.drop(int(fullest.offsets[(len(fullest) - 1) // 2]))

@@ -1,7 +1,7 @@
 """Sum paired differences by groups of keys, called cells. Pure.
 
-Each pair belongs to one of CELLS cells, by the hash of the event's key. Events with the same key are similar, so the variance
-across single events would be too small. Different cells are independent of each other.
+Each pair belongs to one of CELLS cells, by the hash of the event's key. Events with the same key are similar, so a variance
+that is estimated from single events would be too small. Different cells are independent of each other.
 """
 
 from collections.abc import Sequence

@@ -121,7 +121,7 @@ class LabelledPairs:
         return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, label_settings)
 
     def newest(self) -> NewestRows:
-        """Return the newest pair of each event id, in any order of reading the partitions."""
+        """Return the newest pair of each event id. The result does not depend on the order in which partitions were read."""
         rows = RowsById()
         places = {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
         for part in self._parts:

@@ -1,7 +1,7 @@
 """Pair the answers of champion and candidate in the order of reading, and sum the differences of the pairs. Pure.
 
-The same records give the same sums in any order of their partitions, unless an event has several answers in different
-partitions: then the answer that is read first counts (see `PairSums.scattered`).
+The sums do not depend on the order in which partitions are read, with one exception: if several partitions have an answer to
+the same event, the answer that is read first counts (see `PairSums.scattered`).
 """
 
 import logging
@@ -53,7 +53,7 @@ class PairSums:
         paired_sums: For each rule, the sums of the differences by group of keys (see `key_strata.py`).
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
-        outputs: The lookup of the named output that determines each version's decision.
+        outputs: Looks up the named output that determines a version's decision.
         slow: The partitions with too many answers that wait for a partner. The caller must pause them.
         pairs: The number of pairs in the sums.
     """
@@ -67,7 +67,7 @@ class PairSums:
             settings: The settings with the topics and the format of scores.
             contest: The digests of the champion and the candidate.
             window: The time range of the events that count.
-            outputs: The lookup of the named output that determines each version's decision.
+            outputs: Looks up the named output that determines a version's decision.
             labels: Whether to keep the pairs until labels are read.
         """
         self._settings = settings
@@ -104,7 +104,7 @@ class PairSums:
 
     @property
     def scattered(self) -> list[Partition]:
-        """The source partitions whose events have answers in several partitions of the same topic, sorted."""
+        """The source partitions whose answers are spread over several partitions of one topic, sorted."""
         # A scorer writes the answers to a source partition to one partition of a topic, unless the number of partitions
         # changes. Another process may have written a second answer elsewhere. Which of the two is paired depends on the order
         # of reading.
@@ -128,7 +128,7 @@ class PairSums:
 
     @property
     def unknown(self) -> str:
-        """A message that names the versions whose deciding output is unknown; "" if there are none.
+        """A message that names the versions for which it is unknown which output determines the decision; "" if there are none.
 
         The scores of these versions are not compared.
         """
@@ -212,9 +212,9 @@ class PairSums:
         self._pairs(pairs)
 
     def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
-        """Return the indices of those rows of a partition that are scores, (n,). Count and log the other rows.
+        """Return the indices of the readable score records of a partition, (n,). Count and log the other records.
 
-        Raises Fatal (2) if many records were unreadable and none was a score.
+        Raises Fatal with code 2 if many records were unreadable and none was a score.
         """
         # The cause is a wrong topic or format in the configuration.
         faults = answer_records.faults(values, part.rows, self._as_json)
@@ -230,7 +230,7 @@ class PairSums:
         """Return for each pair whether both of its answers are readable, (n,). Count and log unreadable answers.
 
         Args:
-            of: The index in `lanes` of the source partition of each pair, (n,).
+            of: For each pair, the index of its source partition in `lanes`, (n,).
             lanes: The source partitions of the pairs.
             pairs: The pairs.
         """
@@ -293,7 +293,7 @@ class PairSums:
 
         Args:
             lanes: The source partitions of the pairs.
-            of: The index in `lanes` of the source partition of each pair, (n,).
+            of: For each pair, the index of its source partition in `lanes`, (n,).
             pairs: The pairs.
             answered: The scorers' answer of each pair.
             shadow: The shadow's answer of each pair.

@@ -16,11 +16,11 @@ from scorer.rollout.canary_analysis.rules import ERRORS, FLIPS
 
 SCORED = "scored"
 FAILED = "dead_lettered"
-"""SCORED and FAILED are the statuses of events that a version scored or failed. Other statuses are no answer of a version."""
+"""The status of an event that a version failed to score; otherwise SCORED. Records with other statuses are not compared."""
 CRASH = "crash"
 """The reason of events that were in flight when a process died.
 
-The cause is not known at that time: a version that was in flight at two crashes is `refused`.
+After one crash, it is unknown whether the version was the cause. After two crashes, the reason is `refused`.
 """
 UNASKED = (CRASH, "refused", "away")
 """The reasons why a shadow did not run its version for an event.
@@ -70,7 +70,7 @@ class PairDifference(NamedTuple):
         flip: Whether the decisions differ, as 0 or 1; None if a version failed or neither version decides.
         decisions: The decisions of the champion and of the candidate.
         undecided: Whether both versions scored the event and neither decided.
-        swapped: Whether the champion's answer is the shadow's, and the candidate's answer the scorer's.
+        swapped: Whether the shadow ran the champion, and a scorer ran the candidate.
     """
 
     error: int

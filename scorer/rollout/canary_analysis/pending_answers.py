@@ -1,4 +1,4 @@
-"""Store answers that wait for a partner, each under a number, its ticket. They are decoded on request. Pure."""
+"""Store undecoded answers that wait for a partner, each under a number (its ticket), and decode them on request. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -92,9 +92,9 @@ class PendingAnswers:
         return self._next << ROW_BITS
 
     def _gathered(self, tickets: Tickets, read: Callable[[int, Tickets], list[Read]]) -> list[Read]:
-        """Call `read` for each block of answers with the numbers (tickets) of the answers to read in the block.
+        """Read the answers with these numbers (tickets) block by block, and return the results in the order of `tickets`.
 
-        Returns the results in the order of `tickets`.
+        `read` is called with the number of a block and the tickets of the answers in the block.
         """
         numbers = tickets >> ROW_BITS
         blocks = np.unique(numbers).tolist()

@@ -31,7 +31,7 @@ class Margins:
     Attributes:
         errors: The share of events that the candidate fails, minus the share that the champion fails.
         flips: The share of events that both versions score with different decisions.
-        psi: The largest population stability index of the scores for a promotion.
+        psi: The largest population stability index of the scores at which the candidate can be promoted.
         brier: The candidate's Brier score minus the champion's Brier score; None if labels are not used.
     """
 

@@ -94,7 +94,7 @@ class TopicTail:
         return records
 
     def _reopen(self) -> None:
-        """Replace the consumer by another one, which reads all partitions again from `reached`."""
+        """Replace the consumer, and continue to read all partitions at the offsets in `reached`."""
         self.close()
         self._paused = frozenset()
         self._open()
@@ -117,24 +117,25 @@ class TopicTail:
 
 
 class ReadLag:
-    """The lag of a reader in seconds: the age of the newest recorded log ends that the reader has reached in all partitions.
+    """Measures how far a reader is behind, in seconds.
 
-    The caller records the log ends of all partitions from time to time.
+    The caller records snapshots of the log ends of all partitions from time to time. The lag is the age of the newest snapshot
+    that the reader has reached in all partitions.
     """
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
-        """Start with the log ends at `now`, in seconds of any monotonic clock."""
+        """Start with a snapshot of the log ends at `now`, in seconds of any monotonic clock."""
         self._noted = deque([(now, dict(ends))])
         self._current = now
 
     def record_ends(self, now: float, ends: Mapping[Partition, int]) -> None:
-        """Record the log ends at `now`."""
+        """Record a snapshot of the log ends at `now`."""
         self._noted.append((now, dict(ends)))
 
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the age, in seconds, of the newest recorded log ends that the reader has reached in all partitions.
+        """Return the lag in seconds: the age of the newest snapshot that the reader has reached in all partitions.
 
-        If the reader has reached none of them, return the age of the oldest recorded log ends.
+        If the reader has not reached any snapshot yet, return the age of the first snapshot.
 
         Args:
             now: The time in seconds of the same clock as in `record_ends`.

@@ -57,8 +57,7 @@ class StepAnalyzer:
 
         Args:
             settings: The settings.
-            to_end: Whether each analysis reads to the end of the topics; otherwise the analysis ends after the requested
-                seconds.
+            to_end: Whether each analysis reads to the end of the topics. Otherwise, it ends after the requested time.
         """
         self._settings = settings
         self._to_end = to_end
@@ -76,13 +75,13 @@ class StepAnalyzer:
     def analyze(
         self, rollout: Rollout, step: PlanStep, progress: MoveProgress | None, seconds: float, *, shadowed: bool = True
     ) -> AnalysisSnapshot:
-        """Read answers for up to `seconds` and return the analysis.
+        """Read the answers of the current step, and return the analysis.
 
         Args:
             rollout: The rollout.
             step: The current step of the rollout.
             progress: How far the scorers have applied the channel move of this step; None if it is unknown.
-            seconds: The time to read.
+            seconds: How long to read; an analyzer with `to_end` may read longer.
             shadowed: Whether a shadow runs; without a shadow the candidate cannot pass.
         """
         analyzer = self._analyzer_of(rollout)
@@ -135,7 +134,7 @@ class StepAnalyzer:
         return self._analyzer
 
     def _stretch(self, starts: Offsets) -> dict[tuple[str, int], Bounds]:
-        """Return the offset range to read of each partition: from the step's start offset to the current log end."""
+        """Return, for each partition, the offset range to read: from the step's start offset to the current log end."""
         # If the start offset is unknown or no longer retained, the range begins at the oldest retained offset.
         spans = self._bus.spans(list(self.ends()))
         return {
@@ -156,7 +155,7 @@ def evaluate_sums(
 
     Args:
         plan: The plan with the rules and the steps.
-        paired_sums: The sums, which show whether the versions make decisions.
+        paired_sums: Used only to find out whether the versions make decisions.
         cells: The sums of each rule by group of keys (cell), by the name of the rule.
         reasons: Why a rule has no pairs, by the name of the rule.
         obstacles: The reasons why the candidate must not pass, whatever the results of the rules.

@@ -25,13 +25,14 @@ class DecisionBasis:
     Log entries of older program versions do not contain all of these values.
 
     Attributes:
-        answers: The offset ranges that were read of scores, dead letters and shadow answers, by partition.
+        answers: For each partition of scores, dead letters and shadow answers, the offset range that was read.
         records: The number of records in each of these ranges; None if the entry does not contain it.
         joined: The offset after the last answer that was compared with its label, by partition; None if no rule needs labels.
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
         label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
-        outputs: For each version with several named outputs, by digest: the name of the output that determines the decision.
+        outputs: The name of the output that determines a version's decision, by the version's digest. Has only versions with
+            several named outputs.
     """
 
     answers: dict[Partition, Bounds]
@@ -151,7 +152,7 @@ def uncertainties(
         basis: The records that the decision is based on.
         recorded: The report in the log entry.
         repeated: The report of the repeated analysis.
-        scattered: The source partitions whose events have answers in several partitions of one topic.
+        scattered: The source partitions whose answers are spread over several partitions of one topic.
     """
     lines = []
     if basis.joined is not None and basis.label_records is None:
@@ -171,7 +172,7 @@ def uncertainties(
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
     """Return the reasons that prevent a promotion in the repeated analysis.
 
-    These are the recorded reasons, with the reason for the PSI derived again from `sample`.
+    These are the recorded reasons, except that the reason about the PSI is computed again from `sample`.
     """
     psi, _ = sample.drift()
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(psi)]

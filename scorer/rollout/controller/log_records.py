@@ -75,7 +75,7 @@ class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
         to: The version to promote; empty for a rollback.
         canary: The percentage of keys that the version answers as a canary; None if the version becomes the champion.
         shadow: The version that scores as a shadow; None for no shadow.
-        pairs: The percentage of keys that both versions score; 0 if the shadow's own setting applies.
+        pairs: The percentage of keys whose events both versions score; 0 for the percentage in the shadow's settings.
         restores: The revision to roll back to; None for a promotion.
     """
 

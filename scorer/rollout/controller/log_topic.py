@@ -22,7 +22,7 @@ from scorer.settings import Settings
 
 
 class RolloutLogTopic:
-    """The log of all rollouts, read from the topic of rollouts to its end. `poll` reads further records.
+    """The log of all rollouts. On creation, the topic of rollouts is read to its end. `poll` reads further records.
 
     Raises:
         Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.

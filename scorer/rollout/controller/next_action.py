@@ -20,7 +20,7 @@ class Observation:
         refused: The reasons why scorers refuse the candidate, one line each.
         verdict: The verdict on the step's pairs, with all obstacles; None if the step is not analysed yet.
         lacking: The names of the rules that do not pass.
-        moved_by: The actor of the channel's last move.
+        moved_by: The actor of the channel's last move, with the reason of the move.
     """
 
     now_ms: int
@@ -50,7 +50,7 @@ class NextAction:
     Attributes:
         act: The kind of the action.
         reasons: The reasons, one line each.
-        step: The index of the step that a move starts.
+        step: The index of the step to which the action belongs; without a meaning for `WAIT`.
         verdict: The decision on the candidate; empty if there is none.
         move: The move of the channel; None unless `act` is MOVE.
         outcome: The outcome of the rollout; None if this action does not end it.

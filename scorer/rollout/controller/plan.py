@@ -174,7 +174,7 @@ class RolloutPlan(Section):
         return sum(step.judged for step in self.steps)
 
     def pairs(self, step_index: int) -> int:
-        """Return the percentage of keys whose events both versions score in a step; 0 if the shadow's own setting applies."""
+        """Return the percentage of keys whose events both versions score in a step; 0 for the one in the shadow's settings."""
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def undecided_seconds(self, lacking: set[str]) -> int:
@@ -184,7 +184,11 @@ class RolloutPlan(Section):
 
 
 def read(path: Path, candidate: str | None = None) -> RolloutPlan:
-    """Read a plan file. If given, `candidate` replaces the candidate in the file. Raises Fatal (2) with one line per fault."""
+    """Read a plan file. If given, `candidate` replaces the candidate in the file.
+
+    Raises:
+        Fatal: With code 2 and one line per fault.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -202,7 +206,11 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
 
 
 def parse(values: Any, name: str) -> RolloutPlan:
-    """Parse a plan from its values. Error messages call the plan `name`. Raises Fatal (2) with one line per fault."""
+    """Parse a plan from its values. Error messages call the plan `name`.
+
+    Raises:
+        Fatal: With code 2 and one line per fault.
+    """
     try:
         return RolloutPlan.model_validate(values)
     except ValidationError as error:

@@ -33,7 +33,7 @@ def resolve_contestants(settings: Settings, plan: RolloutPlan) -> tuple[int, Con
 
 
 def check_topics(settings: Settings, plan: RolloutPlan) -> None:
-    """Raise Fatal (2) if a topic that the rollout needs is missing or not configured."""
+    """Raise Fatal with code 2 if a topic that the rollout needs is missing or not configured."""
     needed = [settings.rollouts_topic, *([settings.shadow_topic] if plan.judged else [])]
     try:
         TopicReader(settings.kafka, settings.rollout_group).partitions(needed)

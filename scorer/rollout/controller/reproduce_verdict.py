@@ -41,7 +41,7 @@ class Verification:
         entry: The log entry with the decision.
         differs: The differences between the recorded and the repeated analysis, one line each; empty if the decision was
             reproduced.
-        pairs: The largest number of pairs of a rule in the repeated analysis.
+        pairs: The number of pairs in the repeated analysis, counted for the rule with the most pairs.
         evidence: The channel revision whose move has the decision as its evidence; None if there is no such revision.
     """
 
@@ -68,12 +68,12 @@ class Verification:
 
 
 def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
-    """Repeat the decision of the entry `seq` of a rollout.
+    """Repeat the analysis of the log entry `seq` of a rollout, and compare the results with the entry.
 
     Raises:
-        Fatal: With code 2 if the rollout has no such entry, if the entry is based on no pairs of answers, or if the decision is
-            based on topics that the settings do not name. With code 1 if the decision cannot be verified, because records were
-            removed, because the entry does not name all of them, or because the result depends on the order of reading.
+        Fatal: With code 2 if there is nothing to verify: no such entry, an entry that is not based on pairs of answers, or
+            topics that the settings do not name. With code 1 if the decision cannot be verified: records were removed, the
+            entry does not name all records, or the result depends on how the topics are read.
     """
     entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
@@ -107,15 +107,15 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
 
 
 def _reject(reasons: Sequence[str]) -> None:
-    """Raise Fatal (1) with the reasons why a decision cannot be verified; do nothing if there is no reason."""
+    """Raise Fatal with code 1 and the reasons why a decision cannot be verified; do nothing if there is no reason."""
     if reasons:
         raise Fatal(f"this decision cannot be verified: {'; '.join(reasons)}", "the available records do not suffice", FINDING)
 
 
 def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
-    """Measure the errors of the scores against labels again; None if no rule needs labels.
+    """Repeat the measurement of the scores' errors against labels, and return it; None if no rule needs labels.
 
-    Raises Fatal (1) if labels were removed after the decision.
+    Raises Fatal with code 1 if labels were removed after the decision.
     """
     # Only the answers and labels that `basis` names are read.
     if basis.joined is None:
