@@ -87,7 +87,7 @@ class ActionRunner:
         self._submit(actor, self._lines.replay(reasons, dry_run=dry_run), work)
 
     def ask(self, actor: str, rollout: Rollout, verb: Verb, reason: str) -> None:
-        """Send an operator's command to the controller of a rollout, for the current step of the rollout."""
+        """Send an operator's command about the current step of a rollout, such as an approval, to the rollout's controller."""
 
         def work() -> str:
             log_topic.send_command(self._settings, rollout, verb, actor, reason)
@@ -96,7 +96,7 @@ class ActionRunner:
         self._submit(actor, self._lines.ask(verb, reason), work)
 
     def _move(self, make: Callable[[MoveRequest], ChannelMove], actor: str, reason: str, revision: int) -> str:
-        """Move the channel by `make`, notify the scorers, and return the result as text.
+        """Call `make` to move the channel, notify the scorers, and return the result as text.
 
         If the notice fails, the scorers detect the move at their next poll of the registry.
         """

@@ -106,7 +106,7 @@ class AnalysisView:
         ks: The Kolmogorov-Smirnov statistic of both versions' scores; None if it is unknown.
         dropped: The reasons why answers are excluded, each with its number of answers, the most frequent first.
         behind: How many seconds the analysis lags behind the newest records; None if unknown.
-        pairs: The largest number of events that both versions scored, over all rules.
+        pairs: The number of events that both versions scored. If it differs between the rules, the largest number.
     """
 
     verdict: str
@@ -121,7 +121,7 @@ class AnalysisView:
 
 
 def analysis_view(document: dict[str, Any] | None) -> AnalysisView | None:
-    """Return the view of the report of an analysis; None if there is no report or it is unreadable."""
+    """Return the view of an analysis from its report; None if the report is missing or unreadable."""
     try:
         analysis = msgspec.convert(document, _Analysis)
     except msgspec.ValidationError:

@@ -15,11 +15,14 @@ class CommandLines:
     config: str
 
     def promote(self, channel: str, version: str, reason: str, revision: int) -> str:
-        """Return the command `scorer promote`. The channel must be at `revision`."""
+        """Return the command `scorer promote`. When run, it fails unless the channel is at `revision`."""
         return self._move(["promote", self.config, "--to", version], channel, reason, revision)
 
     def rollback(self, channel: str, to_revision: int | None, reason: str, revision: int) -> str:
-        """Return the command `scorer rollback` to the revision `to_revision`; None means the previous revision."""
+        """Return the command `scorer rollback`. When run, it fails unless the channel is at `revision`.
+
+        The target of the rollback is `to_revision`; None means the previous revision.
+        """
         chosen = ["--to-revision", str(to_revision)] if to_revision else []
         return self._move(["rollback", self.config, *chosen], channel, reason, revision)
 

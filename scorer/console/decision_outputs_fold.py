@@ -1,4 +1,4 @@
-"""The decision output of each version: if scores have several named outputs, the output that determines the decision."""
+"""Select the decision output of scores with several named outputs: the output that determines the decision."""
 
 # The registry feed looks up the decision outputs of the versions in `wanted`. The Kafka feed does not wait for it.
 
@@ -16,12 +16,12 @@ WAITING = 5_000  # scores held until their output is known
 
 @dataclass(slots=True)
 class DecisionOutputsFold:
-    """Replaces a score with several named outputs by the output that determines the decision, the decision output.
+    """Reduces each score with several named outputs to its decision output, which determines the decision.
 
     Attributes:
         names: The name of the decision output by digest of the version; None if the registry does not state it.
         wanted: The digests of the versions whose decision output the registry feed must look up.
-        waiting: The newest scores of these versions, which are held until then.
+        waiting: The newest scores of the versions in `wanted`, which are held until the look-up.
         unknown: The number of scores without a known decision output, by digest of the version.
     """
 

@@ -96,7 +96,7 @@ class ScoreDistributionFold:
         return Histogram(edges.round(6).tolist(), shares)
 
     def stability(self, before: str, now: str) -> float | None:
-        """Return the population stability index between two versions' scores; None if one has fewer than FEWEST scores."""
+        """Return the population stability index between two versions' scores; None if either has fewer than FEWEST."""
         old, new = (self.windows.get(version, ScoreWindow()).numbers for version in (before, now))
         return None if min(len(old), len(new)) < FEWEST else psi(old, new)
 

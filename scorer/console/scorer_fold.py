@@ -62,7 +62,7 @@ class ScorerFold:
     _move: tuple[str, int] = ("", 0)
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Add a record of the status topic, read at `now` (Unix seconds). Return False if it is no scorer's status."""
+        """Add a record of the status topic, read at `now` (Unix seconds). Return False if it is not a scorer's status."""
         if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer

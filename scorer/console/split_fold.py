@@ -26,10 +26,10 @@ class SampledSplit:
 
 @dataclass(slots=True)
 class SplitFold:
-    """Counts the newest sampled scores by the role, champion or canary, to which the event's key belongs.
+    """Counts the newest sampled scores by role: champion or canary, as determined by the key of the event.
 
     Attributes:
-        scores: For each score, the channel revision, this role, and whether another version answered.
+        scores: For each score, the channel revision, the role, and whether another version than that of the role answered.
     """
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))

@@ -112,7 +112,10 @@ class DeadLetterFold:
         self._fit.setdefault((letter.partition, reason), Bitmap()).add(offset)
 
     def add_replayed(self, topic: str, key: bytes | None) -> None:
-        """Record a replayed dead letter. `key` is its position, the key of a record of the topic `<dead letters>.replayed`."""
+        """Record a replayed dead letter.
+
+        `key` is the key of a record of the topic `<dead letters>.replayed`. It is the position of the dead letter.
+        """
         try:
             position = source_position.parse(key or b"")
         except ValueError:
@@ -184,7 +187,7 @@ class ConsoleState:
 
     Attributes:
         source_errors: The current error of each unavailable source, by `kafka`, `registry` or `attestations`.
-        loaded: Whether the Kafka feed has once read the topics to their end.
+        loaded: Whether the Kafka feed has read the topics to their end at least once.
         recent_actions: The newest actions, the newest first.
         sequence: The number of visible changes so far. A browser fetches its page again if the page was built when this number
             was lower.
@@ -228,7 +231,10 @@ class ConsoleState:
         self.labelled.add(record)
 
     def record_error(self, source: str, text: str, hint: str, now: float) -> None:
-        """Record that a source is unavailable since `now`, or, if it was unavailable already, since the first failure."""
+        """Record the current error of a source.
+
+        `now` is recorded as the time of the first failure, unless the source was already unavailable.
+        """
         before = self.source_errors.get(source)
         self.source_errors[source] = SourceError(text, hint, before.since if before else now)
         self.changed()

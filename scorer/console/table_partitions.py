@@ -13,17 +13,20 @@ NOT_READ = "not read"
 
 @dataclass(frozen=True, slots=True)
 class TablePartition:
-    """One partition of a table, over all running scorers that hold its rows.
+    """One partition of a table, summarized over all running scorers that hold its rows.
+
+    If the values of several scorers differ, a figure is the smallest or the largest of them, as stated below.
 
     Attributes:
         table: The name of the table.
         partition: The number of the partition; None if no running scorer reports the table.
-        scorers: The running scorers that hold the rows: one, or all with `scope: all`.
-        rows: The number of rows; of several scorers the smallest one.
-        bytes: The memory of the rows in one scorer; of several scorers the largest one.
-        position: The next offset that a scorer reads; of several scorers the smallest one.
-        lag_seconds: The time since the position last equalled the topic's end; of several scorers the largest one.
-        state: READY; RESTORING if a scorer has not yet reached the end that the topic had at the assignment; or NOT_READ.
+        scorers: The running scorers that hold the rows: one scorer, or every scorer if the table has `scope: all`.
+        rows: The number of rows in one scorer (the smallest).
+        bytes: The memory of the rows in one scorer (the largest).
+        position: The next offset that a scorer reads (the smallest).
+        lag_seconds: The time since the position last equalled the end of the topic (the largest).
+        state: READY; RESTORING while a scorer still reads the records that existed when the partition was assigned; or
+            NOT_READ if no running scorer reports the table.
     """
 
     table: str

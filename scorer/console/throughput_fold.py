@@ -94,7 +94,7 @@ class ThroughputFold:
         )
 
     def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
-        """Return the lag in seconds from the lag in records of each partition; None if it is unknown."""
+        """Estimate the lag of the scorers in seconds; None if it is unknown. `lags` is the lag of each partition in records."""
         # It is the largest age of the newest sampled event of a partition with a lag, and 0 if no partition has a lag.
         behind = [partition for partition, lag in lags if lag > 0]
         ages = [now - self.answered[partition] / 1_000 for partition in behind if partition in self.answered]

@@ -154,7 +154,10 @@ def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
 
 
 def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
-    """Return why labels and scores do not count for the quality figures: the reason, the count and an explanation or ""."""
+    """Return the reasons why labels and scores are excluded from the quality figures.
+
+    Each entry has the reason, the number of excluded labels or scores, and an explanation ("" without one).
+    """
     assessment = state.labelled.assessed(now)
     refused = [] if assessment is None else assessment.refused.ordered()
     explanations = {} if assessment is None else assessment.refused.explanations

@@ -14,7 +14,7 @@ import orjson
 
 DATA = Path(__file__).with_name("data")
 TABLES = "tables"
-"""The folder in DATA of the version that needs a table."""
+"""The name of the subfolder of DATA with the model version that needs a table."""
 EXTRACT = DATA / "flights-2013-09-10.jsonl.xz"
 _LAP = "-lap"
 
@@ -22,7 +22,7 @@ Event = dict[str, str | int | float | None]
 
 
 def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
-    """Yield the flights by scheduled departure, each with whether it was late; None if the flight never arrived."""
+    """Yield the flights in the order of scheduled departure, each with whether it was late (None if it never arrived)."""
     with lzma.open(path) as file:
         *fields, _ = orjson.loads(file.readline())
         for line in file:
@@ -41,7 +41,7 @@ def lines(limit: int | None = None) -> Iterator[bytes]:
 
 
 def original_id(flight_id: str) -> str:
-    """Return the id of a flight without the ending of the round, such as `-lap2`."""
+    """Return the id of a flight without the suffix of the round, such as `-lap2`."""
     return flight_id.partition(_LAP)[0]
 
 

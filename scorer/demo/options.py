@@ -46,7 +46,7 @@ class DemoOptions:
     rollouts: bool = False
     """Move the channel by rollout plans."""
     tables: bool = False
-    """Join the flights with the weather of their airports, which is a table."""
+    """Join the flights with a table of the weather at their airports."""
 
     @property
     def registry_command(self) -> list[str]:

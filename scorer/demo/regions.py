@@ -61,7 +61,7 @@ class RegionsSummary:
 
 
 def demo(options: DemoOptions, view: DemoView) -> RegionsSummary:
-    """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
+    """Run the demo. Raises Fatal if a step fails. Processes and files are always removed unless `options.keep` is True."""
     with open_sandbox(options, view, follow_up_commands(options, "publisher status publisher.yaml --live")) as sandbox:
         demo = _RegionsDemo(options, view, sandbox)
         return RegionsSummary(demo.run(), demo.copied)

@@ -63,7 +63,7 @@ class RolloutsSummary:
 
 
 def demo(options: DemoOptions, view: DemoView) -> RolloutsSummary:
-    """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
+    """Run the demo. Raises Fatal if a step fails. Processes and files are always removed unless `options.keep` is True."""
     with open_sandbox(options, view, follow_up_commands(options, "scorer rollout status scorer.yaml")) as sandbox:
         demo = _RolloutsDemo(options, view, sandbox)
         return RolloutsSummary(demo.run(), demo.outcomes)

@@ -1,4 +1,4 @@
-"""The steps of the demo: each runs installed commands and waits for their effect."""
+"""The steps of the demo. Each step runs installed commands and waits for their effect."""
 
 import contextlib
 import subprocess
@@ -39,7 +39,7 @@ KEPT_FLIGHTS = 20_000
 
 
 def demo(options: DemoOptions, view: DemoView) -> DemoSummary:
-    """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
+    """Run the demo. Raises Fatal if a step fails. Processes and files are always removed unless `options.keep` is True."""
     with open_sandbox(options, view, follow_up_commands(options)) as sandbox:
         return Demo(options, view, sandbox).run()
 

@@ -45,7 +45,7 @@ class DemoSandbox:
 
 @contextlib.contextmanager
 def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[str] = ()) -> Iterator[DemoSandbox]:
-    """Open a sandbox and remove it at the end.
+    """Open a sandbox. Remove it at the end unless `options.keep` is True.
 
     Args:
         options: The options of the demo.

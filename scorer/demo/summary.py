@@ -153,7 +153,7 @@ def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
 
 
 def latency(arrivals: ReceivedScores, since: float, until: float = math.inf) -> dict[str, float]:
-    """Return p50 and p99 in ms over the events that were sent from `since` to before `until` (Unix ms)."""
+    """Return p50 and p99 in ms over the events that were sent at or after `since` and before `until` (Unix ms)."""
     return dict(zip(("p50", "p99"), percentiles(arrivals.latencies(since, until), (50, 99)), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The weather of the demo with tables: hourly reports of the airports of New York, which flights are joined with.
+"""The weather table of the demo: hourly reports of the airports of New York, which are joined with the flights.
 
 A flight names the report of its airport at the hour of its scheduled departure. The data is in a file of this folder.
 deploy/training/demo_dataset creates it.
@@ -15,7 +15,7 @@ from scorer.demo.flights import DATA, Event, events, in_lap
 TABLE = "weather"
 EXTRACT = DATA / "weather-2013-09-10.jsonl.xz"
 REPORT = "weather_report"
-"""The field of a flight with the key of its weather report, and the path `key` of the table."""
+"""The name of the field of a flight with the key of its weather report. The name is also the setting `key` of the table."""
 COLUMNS = ("wind_speed", "precip", "visib")
 """The columns of a report: wind speed in mph, precipitation of the hour in inches, visibility in miles."""
 
@@ -28,7 +28,7 @@ def report_key(origin: str, scheduled_departure: str) -> str:
 
 
 def reports() -> Iterator[tuple[str, Row]]:
-    """Yield the key and the row of each report in September and October 2013, by hour; null for an unknown value."""
+    """Yield the key and the row of each report in September and October 2013, by hour. Unknown values are None."""
     with lzma.open(EXTRACT) as file:
         fields = orjson.loads(file.readline())[1:]
         for line in file:
@@ -37,9 +37,9 @@ def reports() -> Iterator[tuple[str, Row]]:
 
 
 def lines_with_reports(flights: int) -> Iterator[bytes]:
-    """Yield the first `flights` flights twice as JSON in UTF-8, each with the key of its report, without line ends.
+    """Yield the first `flights` flights in an endless loop, as JSON in UTF-8 without line ends.
 
-    The ids of the second round end in `-lap2`. Further rounds follow.
+    Each flight has the key of its weather report. From the second round on, the ids end in `-lap2`, `-lap3` and so on.
     """
     once = list(islice(events(), flights))
     lap = 1

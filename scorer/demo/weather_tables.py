@@ -54,7 +54,7 @@ class TablesSummary:
 
 
 def demo(options: DemoOptions, view: DemoView) -> TablesSummary:
-    """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
+    """Run the demo. Raises Fatal if a step fails. Processes and files are always removed unless `options.keep` is True."""
     row = f"scorer tables get scorer.yaml {weather.TABLE} EWR/2013-09-12T18"
     with open_sandbox(options, view, follow_up_commands(options, "scorer tables scorer.yaml", row)) as sandbox:
         demo = _TablesDemo(options, view, sandbox)

@@ -1,6 +1,7 @@
 """Compute the lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
-The lag is 0 while all records of the partition are answered. Otherwise it is the time since the partition was last up to date.
+An event is answered when its score or dead letter is committed. The lag is 0 while all records of the partition are answered.
+Otherwise the lag is the time since the partition was last up to date.
 """
 
 # The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
@@ -28,8 +29,8 @@ class LagClock:
 
         Args:
             waiting: the number of unanswered records of each assigned partition. The state of other partitions is dropped.
-            answered_ms: by partition, the later of two times in Unix ms: when the last answered event was written, and when
-                the end was last reached with all events answered.
+            answered_ms: by partition, the later of two times in Unix ms. One is the timestamp of the last answered event. The
+                other is when the end of the partition was last reached with all events answered.
             now_ms: the current time in Unix ms.
         """
         self._caught_up_ms = {p: now_ms if not records else self._caught_up_ms.get(p, 0) for p, records in waiting.items()}

@@ -17,6 +17,8 @@ LONG_SECONDS = 30.0  # a scorer with an older open transaction is not ready; as 
 class WorkerProgress:
     """The progress of a worker's main thread, and totals since the start of the process.
 
+    An event is answered when its score or dead letter is committed.
+
     Attributes:
         heartbeat: when the main thread last made progress, in monotonic seconds.
         state: describes what the worker does until it has joined the group, for /readyz.

@@ -76,7 +76,7 @@ class LabelledCounter(Collector):
 
 
 class SessionCounters(Collector):
-    """Exports the totals of the transaction session, which are plain numbers, as metrics."""
+    """Exports the counts of commits, aborts, replaced producers and fenced producers as metrics."""
 
     def __init__(self, counters: Counters) -> None:
         self.counters = counters
@@ -117,7 +117,7 @@ class Metrics:
     """All metrics of one scorer, in a registry of their own.
 
     Args:
-        counters: the totals of the transaction session.
+        counters: the counts that `SessionCounters` exports.
         model: the settings of the model, whose backend is exported.
         skipped: counts unreadable records.
     """
@@ -260,7 +260,7 @@ class Metrics:
                 gauge.labels(topic, str(partition)).set(value)
 
     def serving(self, origins: Iterable[Mapping[str, str]], revision: int, devices: Iterable[str]) -> None:
-        """Replace the served versions.
+        """Export the served versions instead of the previous ones.
 
         Args:
             origins: the provenance of each role's version.

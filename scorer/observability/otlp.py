@@ -37,7 +37,7 @@ Carried = list[tuple[str, str | bytes | None]]
 
 
 class OtlpTraces(Traces):
-    """The tracing of batches whose spans a background thread of the SDK sends to a collector.
+    """Traces batches, and sends the spans to a collector from a background thread of the SDK.
 
     Args:
         endpoint: the collector, `http://host:port`.

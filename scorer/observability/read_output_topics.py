@@ -32,9 +32,10 @@ def read_lines(settings: Settings, *, dead: bool = False, from_beginning: bool =
     Args:
         settings: the scorer's settings.
         dead: whether to read dead letters instead of scores.
-        from_beginning: whether to start at the oldest record. If False, a call with `follow` starts at the end.
-        follow: whether to wait for further records without end. Otherwise all records up to the current end are read, and
-            yielded in the order of their timestamps.
+        from_beginning: whether to start at the oldest record instead of the end. Without `follow`, reading always starts at
+            the oldest record.
+        follow: whether to wait for further records without end. If False, the records up to the current end are yielded in
+            the order of their timestamps.
 
     Raises:
         Fatal: The topic cannot be read, or no record of it has the configured format.

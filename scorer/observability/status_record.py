@@ -43,7 +43,7 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         lag: the number of unanswered records.
-        paused: the reason if the partition cannot be read; "" if it is read.
+        paused: why the partition is not read; "" if it is read.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class TablePartitionStatus(msgspec.Struct, frozen=True):
         position: the next offset that the scorer reads.
         end: the last known end of the partition.
         lag_seconds: the time since the position last equalled the end.
-        restored: whether the rows have reached the end that the partition had when it was assigned.
+        restored: whether all records that existed when the partition was assigned have been read.
     """
 
     table: str
@@ -87,10 +87,10 @@ class ScorerStatus(msgspec.Struct, frozen=True):
         cost: the coefficients (a, b) of the time to score B events, T(B) = a + b B, in seconds.
         counters: totals since the start, by name.
         tag: the channel or tag that the scorer follows (`model.tag`).
-        aspired_revision: the newest polled revision of the channel, whether it is served, refused or being loaded.
+        aspired_revision: the newest polled revision of the channel, even if it is refused or still being loaded.
         instance: a random id of the process, which changes at each restart.
         waiting: the dependency that the scorer waits for, with the error; "" if it does not wait.
-        delayed: the reason by version for versions that the channel names and that cannot be loaded yet, such as a full disk.
+        delayed: by version, why a version that the channel names cannot be loaded yet, such as a full disk.
         shadow: whether the scorer is a shadow: it has a separate group, writes no answers, and takes no part in rollouts.
         tables: the partitions of tables whose rows the scorer holds.
     """

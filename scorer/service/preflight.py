@@ -1,7 +1,7 @@
-"""Checks before a worker joins its group: the topics exist and fit, no access right is missing, and the replica name is free.
+"""Check topics, access rights and the replica name before a worker joins its group.
 
-A replica name is free if no live process uses the same client id, which consists of group and replica name. This module depends
-on the brokers and the settings, and creates no topic.
+The replica name must be free: no live process may use the same client id, which consists of group and replica name. This module
+depends on the brokers and the settings, and creates no topic.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class StartCheck:
 
     @property
     def largest_batch(self) -> int:
-        """The size in bytes of the largest record batch that every topic of scored batches accepts."""
+        """The size in bytes of the largest record batch that all topics with results of scored batches accept."""
         features = [self.features.max_bytes] if self.features else []
         return min(self.output.max_bytes, self.dead_letter.max_bytes, *features)
 
@@ -157,7 +157,7 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 class _Heartbeats:
     """Tracks the status records with this worker's client id.
 
-    `at` is the time of the last of these records, or of the creation, in monotonic seconds.
+    `at` is when the last such record arrived, in monotonic seconds. Before the first record it is when tracking began.
     """
 
     def __init__(self, now: float) -> None:

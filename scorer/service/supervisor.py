@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 BY_LIBRARY = 1
 """The exit code of a process in which a C library, such as an image decoder, calls exit(EXIT_FAILURE).
 
-A worker's own errors have other exit codes, or end the worker while no event is in flight.
+An error of the worker itself has another exit code, or occurs while no event is in flight.
 """
 GRACE_SECONDS = 5.0
 """The time that a worker has to end after SIGTERM, in addition to twice the transaction timeout.
@@ -126,6 +126,8 @@ class _Wakeup:
 class _WorkerProcess:
     """The supervisor's state of one worker: its current process, the messages of the process, and its in-flight journal.
 
+    The in-flight journal records the events that the worker is scoring.
+
     Attributes:
         error: the error that the process reported before it ended; None if the process reported no error.
         restart_at: the time of the next start in monotonic seconds; None while the process runs.
@@ -187,7 +189,7 @@ class _WorkerProcess:
         return code
 
     def update_journal(self, code: int) -> None:
-        """Clear the journal after the end of the process, unless the process died."""
+        """Clear the journal after the process has ended, unless the events in flight may have caused its end."""
         # A death is an end by a signal, a hang, a broken model, or an exit by a library. The journal then keeps the events that
         # were in flight, because they may have caused the death.
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
@@ -209,7 +211,7 @@ class _WorkerProcess:
         return int(self._process.pid)
 
     def failure(self, code: int) -> Fatal:
-        """Return the error with which `scorer run` ends: the error that the process reported, else one for its exit code."""
+        """Return the error that ends `scorer run`: the error that the process reported, or else one that describes `code`."""
         if self.error:
             return self.error
         return Fatal(f"worker {self.number} {describe_end(code)}", "see its log lines above", code if code > 0 else 128 - code)

@@ -49,7 +49,7 @@ from scorer.worker.worker import Worker
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 3.0
-"""How long a batch may be scored after a stop is requested. Many runs of a failing model could otherwise take hours."""
+"""The time limit for scoring a batch after a stop is requested. Repeated runs of a failing model could otherwise take hours."""
 LONG_START_SECONDS = 15.0  # after this time since the check of the brokers, status records report what the start-up does
 NOT_IN_GROUP = "not yet in the consumer group"
 ConnectBrokers = Callable[[Settings, DependencyWaiter, SkippedRecords], BrokerConnections]
@@ -69,7 +69,7 @@ def run(
     Args:
         settings: the settings of this worker. With ShadowWorkerSettings, the process is a worker of a shadow.
         on_serving: called when the start-up is complete, with the address of the HTTP server for health and metrics.
-        journal: the in-flight journal, which outlives this process.
+        journal: the in-flight journal: the events that this process is scoring. The journal outlives the process.
         workers: the number of processes that share the memory limit of this process, including this one.
         connect_brokers: creates the connections to the Kafka cluster.
 

@@ -1,5 +1,6 @@
 """The differences between a worker of a scorer and a worker of its shadow. The class of the settings selects the variant.
 
+A shadow scores a sample of a scorer's events a second time, with its own consumer group and output topic.
 All other parts of a worker are the same in both variants; see `worker_main.py`.
 """
 

@@ -29,8 +29,8 @@ class AttestedDocument(Generic[Document]):
         type: The predicate type of the attestation.
         document: The document; None if it is unreadable.
         fault: Why the document is unreadable; otherwise empty.
-        key_id: The trusted key that signed the document; None for a claim.
-        unverified: Why the document is a claim; otherwise empty.
+        key_id: The trusted key that signed the document; None if no trusted key signed it.
+        unverified: Why `key_id` is None; empty if a trusted key signed the document.
         others: The number of further attestations of this type.
     """
 
@@ -85,7 +85,7 @@ class AttestationLibrary:
 
     Attributes:
         left_out: The number of older versions that are not read.
-        read: Whether all versions that are not left out were read at least once.
+        read: Whether all versions, except the older ones in `left_out`, were read at least once.
         trusting: Whether the configured policy lists trusted keys. Without trusted keys no document can be verified.
     """
 
@@ -103,7 +103,7 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Count an attestation, and select it if it is verified, or if no verified one of its type is selected.
+        """Count an attestation, and select it for its type. A claim never replaces a verified attestation.
 
         Attestations of other types than `documents.TYPES` are ignored.
         """

@@ -96,7 +96,7 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference of a metric on the rows whose field `field` has the value `value`. `rows` is their number.
+    """The difference of a metric on the rows in which `field` has the value `value`. `rows` is the number of these rows.
 
     `scale` is the number by which the margin is multiplied; None if the margin is absolute.
     """

@@ -30,7 +30,7 @@ SOURCE = "attestations"
 
 @dataclass(frozen=True, slots=True)
 class _ReadVersion:
-    """The attestations of a version, and what they depended on when they were read.
+    """The attestations of a version, with the referrers and trusted keys at the time of reading.
 
     Attributes:
         listed: The digests of the version's referrers; None if they could not be listed.

@@ -108,7 +108,7 @@ def curves(paths: Mapping[int, Sequence[Point]], best: int | None, metric: str, 
 
 @dataclass(frozen=True, slots=True)
 class VersionFigure:
-    """The value of a metric of a version, and whether the version was promoted or refused (neither: not decided)."""
+    """A metric's value for one version. If neither `promoted` nor `refused` is True, the version is not decided yet."""
 
     name: str
     value: float
@@ -117,7 +117,7 @@ class VersionFigure:
 
 
 def versions(figures: Sequence[VersionFigure], metric: str) -> str:
-    """Plot the values of a metric of versions in the order of their training; a line connects the promoted versions."""
+    """Plot the value of a metric for each version, in the order of training. A line connects the promoted versions."""
     if not figures:
         return ""
     low = min(figure.value for figure in figures)

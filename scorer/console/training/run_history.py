@@ -1,6 +1,6 @@
 """The history of training runs, folded from the records of the topic `<name>.runs`. Pure.
 
-The records are untrusted. The history holds a bounded number of bytes; if the records are more, it forgets the oldest runs.
+The records are untrusted. The history holds a bounded number of bytes. Beyond this limit it removes the oldest runs.
 """
 
 from collections import deque
@@ -91,7 +91,7 @@ class RecordedTrial:
 
     Attributes:
         points: The metric values by budget.
-        seconds: The training time by budget; a trial is trained from budget to budget.
+        seconds: By budget, the time of the training from the previous budget up to this one.
         running: The budget up to which the trial is being trained; None if no training is under way.
         failure: Why the trial failed; empty if it did not.
     """
@@ -244,7 +244,7 @@ class RecordedRun:
         return RUNNING if now - self.last_seen < STALE_SECONDS else INTERRUPTED
 
     def document(self, step: str, type_: type[Document]) -> Document | None:
-        """Return the result of a step as a document; None if the step is not complete or its result is no such document."""
+        """Return the result of a step as a document; None if it is missing or cannot be decoded as `type_`."""
         recorded = self.steps.get(step)
         if recorded is None or recorded.result == b"null":
             return None
@@ -374,7 +374,7 @@ class RunHistory:
         return frozenset(run.key for run in self.runs.values() if run.state(now) == RUNNING)
 
     def newest_first(self) -> list[RecordedRun]:
-        """Return the runs, the one that began last first."""
+        """Return the runs, sorted from the newest to the oldest start."""
         return sorted(self.runs.values(), key=lambda run: run.began_ms, reverse=True)
 
     def find(self, name: str | None) -> Sequence[RecordedRun]:

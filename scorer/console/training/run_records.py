@@ -53,7 +53,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
     @property
     def event_name(self) -> str:
-        """The name of the event within its run; the events that a resumed run repeats have equal names."""
+        """The name of the event within its run. If a resumed run repeats an event, the name is the same."""
         return self.NAME
 
     @property
@@ -129,7 +129,10 @@ class StepFailed(StepRecord, frozen=True, kw_only=True, tag="step_failed"):
 
 
 class TrialRecord(RunRecord, frozen=True, kw_only=True):
-    """An event of a trial at a budget of trees, epochs or other units; `final` is the training of the final model."""
+    """An event in the training of a trial or, if `final` is True, of the final model.
+
+    `budget` is in trees, epochs or other units.
+    """
 
     trial: Count
     budget: Count

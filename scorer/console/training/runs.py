@@ -48,7 +48,7 @@ TONES = {
     UNREADABLE: "bad",
     UNJUDGED: "wait",
 }
-"""The name of the colour of each verdict and state, in the order in which they are listed."""
+"""The name of the colour of each verdict and state. Pages list verdicts in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class DifferenceBar:
 
     Attributes:
         difference: The difference with its interval.
-        limit: The limit of the worse end of the interval, such as the negative margin; None without one.
+        limit: The worst acceptable value of the interval's worse end, such as the negative margin; None without a limit.
         tone: The name of the bar's colour: `good` if the worse end of the interval is within the limit, `bad` if it is not, and
             `wait` without a limit.
         left: The x coordinate of the lower bound.
@@ -126,10 +126,10 @@ class TrainingRun:
         trusting: Whether a policy lists trusted keys, so that a verdict can be verified.
         recorded: The records of the run; None if the topic of runs has none. They change while the run is running, so they may
             be read only under the lock of the state, and not in a template.
-        parameters: The recipe, seed and search by the records; None without records.
-        seconds: The cost of the run in seconds by its records; None without records.
-        state: The state or outcome of the run by its records; empty without records.
-        attested: Whether the documents come from the registry; otherwise they are those that the run has recorded.
+        parameters: The recipe, seed and search, from the records; None without records.
+        seconds: The cost of the run in seconds, from the records; None without records.
+        state: The state or outcome of the run, from the records; empty without records.
+        attested: Whether the documents come from the registry. If False, they come from the records of the run.
     """
 
     attestations: VersionAttestations
@@ -193,7 +193,7 @@ class TrainingRun:
 
     @property
     def unit(self) -> str:
-        """The unit of a training budget: epochs, trees, or steps of a recipe of one's own."""
+        """The unit of a training budget: epochs, trees, or the steps of a user-defined recipe."""
         return {"network": "epochs", "own": "steps"}.get(self.training.recipe, "trees")
 
     @property
@@ -210,7 +210,7 @@ class TrainingRun:
 
     @property
     def metrics(self) -> Sequence[Metric]:
-        """The metrics of both versions, or without a comparison the metrics of the evaluation."""
+        """The metrics of champion and challenger in the comparison. Without a comparison, the metrics of the evaluation."""
         if (comparison := self.comparison) is not None:
             champion = comparison.champion.metrics if comparison.champion else {}
             challenger = comparison.challenger.metrics
@@ -245,9 +245,9 @@ def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *
 
 
 def with_records(attested: Sequence[TrainingRun], history: RunHistory, now: float) -> list[TrainingRun]:
-    """Return all runs, newest first: those with records, and the attested ones without records. `now` is in Unix seconds.
+    """Merge attested and recorded runs into one list, newest first. `now` is in Unix seconds.
 
-    Attested runs of one day without records keep their order.
+    Only the date of a run without records is known. Such runs of the same day keep their order.
     """
     without_records = {run.version: run for run in attested}
     rows = []
@@ -265,7 +265,10 @@ def with_records(attested: Sequence[TrainingRun], history: RunHistory, now: floa
 
 
 def _began_ms(run: TrainingRun) -> float:
-    """Return when the run began in Unix ms; without records the date of its version, or 0 for a version without a date."""
+    """Return when the run began, in Unix ms.
+
+    For a run without records this is the date in the name of its version, or 0 without a date.
+    """
     if run.recorded:
         return run.recorded.began_ms
     return 1_000 * datetime.fromisoformat(run.date).replace(tzinfo=UTC).timestamp() if run.date else 0.0
@@ -321,7 +324,10 @@ def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | Non
 
 
 def _difference_bar(comparison: ComparisonDocument, margin: float | None) -> DifferenceBar | None:
-    """Return the difference of the metric as a bar. Its limit is the bound of the metric's rule, or else the margin."""
+    """Return the difference of the compared metric as a bar; None without a difference.
+
+    The limit of the bar is the bound of the rule for this metric. Without such a rule it is derived from `margin`.
+    """
     errors = comparison.metric in ERRORS
     bounds = (rule.bound for rule in comparison.rules if rule.name == comparison.metric)
     limit = next(bounds, None if margin is None else margin if errors else -margin)
@@ -331,7 +337,7 @@ def _difference_bar(comparison: ComparisonDocument, margin: float | None) -> Dif
 def bar(difference: MetricDifference | None, limit: float | None, *, errors: bool = False) -> DifferenceBar | None:
     """Return the difference with its limit as a bar; None without a difference.
 
-    A larger difference is better, with `errors` a smaller one.
+    A larger difference is better. If `errors` is True, the metric measures errors, and a smaller difference is better.
     """
     if difference is None:
         return None

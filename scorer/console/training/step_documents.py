@@ -1,4 +1,4 @@
-"""The results of the steps of a training run, as the topic of runs has them: as far as the console and `show` display them.
+"""The results of a training run's steps in the topic of runs, limited to the fields that the console and `show` display.
 
 Undeclared keys are ignored, and missing keys have defaults. Every text, list and number is bounded, as in `documents.py`.
 """
@@ -36,7 +36,7 @@ class PlanDocument(msgspec.Struct, frozen=True):
 
 
 class FrozenDocument(msgspec.Struct, frozen=True):
-    """The freeze: when it was, and the id of the cluster."""
+    """The freeze of the offset ranges: its time, and the id of the Kafka cluster."""
 
     now_ms: UnixMs = NO_TIME
     cluster_id: Text | None = None
@@ -51,14 +51,14 @@ class CopiedDocument(msgspec.Struct, frozen=True):
 
 
 class SkippedRows(msgspec.Struct, frozen=True):
-    """Omitted events or labels: for each reason their number, and the position of the first one."""
+    """Omitted events or labels by reason: `counts` has their number, and `first` the position of the first."""
 
     counts: ClassCounts = {}
     first: Annotated[dict[Text, Annotated[str, Meta(max_length=1_000)]], Meta(max_length=100)] = {}
 
 
 class RowsPart(msgspec.Struct, frozen=True):
-    """The rows of the training, the validation or the hold-out.
+    """One part of the rows: for training, validation or hold-out.
 
     Attributes:
         from_ms: The first time of the rows (Unix ms).
@@ -76,7 +76,7 @@ class RowsPart(msgspec.Struct, frozen=True):
 
 
 class JoinDocument(msgspec.Struct, frozen=True):
-    """The join: counts of events and labels, the parts of the rows, and the id and the version of the run."""
+    """The join of events and labels: their counts, the split of the rows into parts, and the id and version of the run."""
 
     mature: Count = 0
     labelled: Count = 0
@@ -91,7 +91,7 @@ class JoinDocument(msgspec.Struct, frozen=True):
 
 
 class EvaluatedDocument(msgspec.Struct, frozen=True):
-    """The result of the step `evaluate`, of which the evaluation is made."""
+    """The result of the step `evaluate`, from which the evaluation document is built."""
 
     metrics: Figures = {}
     confusion_matrix: AttestedMatrix | None = None
@@ -110,7 +110,7 @@ class PushedDocument(msgspec.Struct, frozen=True):
 
 
 class PromotionDocument(msgspec.Struct, frozen=True):
-    """The promotion: the channel, its new revision, or the id of the started rollout."""
+    """The promotion: the channel, and either its new revision or the id of the started rollout; the other field is None."""
 
     outcome: Text = ""
     channel: Text = ""

@@ -61,9 +61,9 @@ class TrialTable:
 def trial_table(
     recorded: RecordedRun | None, search: SearchDocument | None, metric: str, sort: str, *, descending: bool
 ) -> TrialTable | None:
-    """Return the trials of a run from its records, or else from its search; None if there are none.
+    """Return the trials of a run; None if there are none. The records of the run take precedence over the result of its search.
 
-    `sort` is a column: trial, score, trained to, seconds, or a parameter; for other names the rows are sorted by trial.
+    `sort` names a column (see `TrialTable.columns`). For other names the rows are sorted by trial.
     """
     best = search.best.trial if search and search.best else None
     if recorded and any(not final for final, _ in recorded.trials):

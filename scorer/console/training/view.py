@@ -34,7 +34,7 @@ class TrainingPage:
         metric: The metric of the chart.
         metrics: The metrics that the chart can show.
         left_out: The number of older versions and runs that are not read.
-        read: Whether all versions that are not left out were read at least once.
+        read: Whether all versions, except the older ones in `left_out`, were read at least once.
     """
 
     rows: Page[TrainingRun]
@@ -149,7 +149,7 @@ def _chart_metrics(every: Sequence[TrainingRun]) -> list[str]:
 
 
 def _figures(every: Sequence[TrainingRun], metric: str) -> list[VersionFigure]:
-    """Return the metric of the newest versions, oldest first."""
+    """Return the values of a metric for the newest versions, from the oldest to the newest of them."""
     figures = [
         VersionFigure(run.version, each.challenger, bool(run.promotions) or run.state == "promoted", run.verdict == "refused")
         for run in every
@@ -198,7 +198,7 @@ def shown(run: TrainingRun, lines: CommandLines, query: dict[str, str]) -> RunPa
 
 
 def _curves(run: TrainingRun, metric: str, best: int | None) -> str:
-    """Plot the recorded metric lines of the trials, or without records the scores of the search."""
+    """Plot the learning curve of each trial: the recorded values of `metric`, or else the scores of the search."""
     recorded = run.recorded
     if recorded and any(trial.points for trial in recorded.trials.values() if not trial.final):
         paths = {trial.trial: trial.curve(metric) for trial in recorded.trials.values() if not trial.final}

@@ -22,7 +22,7 @@ KILL_WAIT_SECONDS = 10.0
 
 
 class OrphanReaper:
-    """The owner's side of the reaper. Create it before the broker starts, so that the broker is always watched."""
+    """Starts and controls the reaper. The owner process creates it before the broker, so that the broker is always watched."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
