@@ -59,7 +59,7 @@ def open_locked(path: Path, operation: int) -> int:
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
     """Replace the file `path` atomically. If an error occurs while `content` is read or written, the previous file stays.
 
-    The new file's modification time is later than `newer_than_ns`.
+    The new file's modification time is later than `newer_than_ns` (Unix time in nanoseconds).
     """
     # If the clock does not show a later time yet (its resolution is often only 4 ms), the modification time is set to one
     # nanosecond after `newer_than_ns`.

@@ -1,7 +1,7 @@
 """Caches model versions on the local disk by digest, so that a scorer can load them while the registry is unavailable.
 
-Every version is verified on each use, so a process that writes to a shared cache cannot replace a version. The permissions of
-the folder must exclude untrusted writers, which could change a file between the check and the load.
+Every version is verified on each use, so that a changed or damaged file is detected. The check does not detect a change between
+the check and the load. The permissions of the folder must therefore exclude untrusted writers.
 """
 
 # The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files and, in `blobs/`, the content from
@@ -117,7 +117,9 @@ class Cache:
             os.close(descriptor)
 
     def save_resolution(self, key: str, resolution: Resolution) -> None:
-        """Record the version that `key`, a repository and a tag, names. Call this only for a version that works.
+        """Record the version to which a tag resolved, for `load_resolution`. Call this only for a version that works.
+
+        `key` identifies the repository and the tag. The roles of the resolution are not recorded.
 
         Raises Unreachable if the disk fails or is full.
         """
@@ -128,7 +130,10 @@ class Cache:
             atomic_files.replace(path, [msgspec.json.encode(saved)])
 
     def load_resolution(self, key: str) -> Resolution | None:
-        """Return the version that `save_resolution` recorded last for `key`, without roles; None without a readable record."""
+        """Return the resolution that `save_resolution` recorded last for `key`; None if there is no readable record.
+
+        The result has no roles.
+        """
         saved = _read_resolution(self._resolution_path(key))
         if saved is None or saved.key != key:
             return None

@@ -143,7 +143,9 @@ def _repository_path(text: str, target: ModelReference) -> str:
 
 
 def champion_of(store: "Store", target: ModelReference) -> str:
-    """Return the manifest digest of the version that a reference names; for a channel, that of its champion.
+    """Return the manifest digest of the version that a reference names.
+
+    If the reference names a channel, the version is the channel's champion, the version that answers.
 
     Raises:
         BadReference: The reference has neither a tag nor a digest.
@@ -163,8 +165,9 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
     """Return the names of a version in the form MODEL:VERSION. There are one or two names.
 
-    The first name has the version tag of the reference (for a channel, of its champion). If the manifest states another
-    version, the second name has that version.
+    VERSION in the first name is the tag of the reference. If the tag is a channel, VERSION is the version of the channel's
+    champion. If the manifest states another version, the second name has the version in the manifest. If the reference is a
+    digest, the only name has the version in the manifest.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.

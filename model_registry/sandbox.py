@@ -1,4 +1,4 @@
-"""Runs work that may crash a process in a child process, which answers the requests of its parent.
+"""Runs work that may crash in a child process, which answers the requests of its parent.
 
 If the child dies, the parent gets an exception that states the cause: a signal, an exit code or a timeout. The child ends with
 its parent, is the first process that the kernel kills if memory runs out, and writes no core file.

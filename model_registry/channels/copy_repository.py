@@ -422,7 +422,7 @@ def _write_tags(destination: Store, targets: Mapping[str, Descriptor], replaced:
 
 
 def _layers(data: bytes) -> set[str]:
-    """Return the digests of the layers of a manifest; those of the manifests of an index."""
+    """Return the digests of a manifest's layers; for an index, the digests of the manifests that it lists."""
     return {content.digest for content in manifest.contents(data)[0 if manifest.is_index(data) else 1 :]}
 
 

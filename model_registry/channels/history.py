@@ -147,7 +147,7 @@ def _first_layer(parsed: Manifest, media_type: str) -> str | None:
 
 
 def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[ChannelMove]:
-    """Return the moves after which the channel named their target.
+    """Return the moves that were completed: after such a move, the channel's tag named the move's target.
 
     Args:
         moves: All moves of a channel, oldest first.

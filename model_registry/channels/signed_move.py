@@ -89,7 +89,7 @@ class SignedMoveAdmission(MoveAdmission):
     Args:
         policy: The policy that lists the trusted keys.
         folder: The folder that stores, for each channel, the signed statement of the highest accepted revision. A stored
-            statement is verified again when it is read. If it is None, the highest revisions are kept in memory only.
+            statement is verified again when it is read. None keeps the highest revisions in memory only.
     """
 
     signed = True

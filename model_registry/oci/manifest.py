@@ -1,7 +1,7 @@
 """Parses and builds manifests, the documents that list the content of a version.
 
-The parsed bytes are untrusted. Equal content gives equal bytes when a manifest is built. Accepted are ModelPack artifacts,
-artifacts of other tools with a file model.onnx, and container images.
+The parsed bytes are untrusted. A version may be a ModelPack artifact, an artifact of another tool with a file model.onnx, or a
+container image. Equal content gives equal bytes when a manifest is built.
 """
 
 # This package writes ModelPack artifacts (github.com/modelpack/model-spec v0.0.7) with one raw layer per file. The config is an

@@ -1,7 +1,7 @@
 """The kinds of tags in a repository: versions, channels, history entries, and lists of referrers.
 
 A version's tag never moves. A channel is a tag that promotions and rollbacks move, and that has a history tag for each move,
-such as `_h.prod.000001`. The tag of a list of referrers is `sha256-<hex>`.
+such as `_h.prod.000001`. The tag `sha256-<hex>` names the list of the referrers (such as signatures) of a manifest.
 """
 
 # distribution-spec "Referrers Tag Schema"; cosign 2 adds a suffix.

@@ -132,7 +132,7 @@ def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
 
 
 def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
-    """Return a message about the first output whose length varies with an input; None if there is no such output."""
+    """Return why an output cannot be a score because its length varies with an input; None if there is no such output."""
     # The scores of such an output would have a different shape for each event. The model shows it by the same name of both
     # dimensions. It is allowed if the model takes one event at a time, and the signature's `shape` of the output has -1.
     varying = [tensor for tensor in signature.fed if tensor.varies]

@@ -53,7 +53,7 @@ class Drafting:
     def table_of(self, path: Path) -> str | None:
         """Return the table from which the field at a path is joined; None if it is a field of the event.
 
-        The example events have the joined field `age` of the table `customers` as `customers.age`, at the top level.
+        Example events state a joined field at the top level, with the table as the prefix of its name: `customers.age`.
         """
         return next((table for table in self.tables if len(path) == 1 and str(path[0]).startswith(f"{table}.")), None)
 
@@ -85,7 +85,7 @@ def draft_inputs(
 
 
 def apply_columns(document: dict[str, Any], columns: Sequence[str], optional: Collection[str]) -> dict[str, Any]:
-    """Return the draft of an input with the fields that the saved model itself names.
+    """Return the draft of an input, with its fields replaced by the fields that the saved model states.
 
     Args:
         document: The draft.
@@ -190,8 +190,8 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
 def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     """Return the path of the field that has a tensor's name and fits the tensor; None if there is no such field, or several.
 
-    Names are compared without case and separators. Of several such fields, a field with exactly the same name is preferred.
-    Among fields that are equal in this, a field at the top level of the event is preferred.
+    Names are compared without case and separators. If several fields fit, fields with exactly the tensor's name are preferred,
+    then fields at the top level of the event.
     """
     called = [path for path in drafting.values if path not in drafting.used_paths and _called(drafting, path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]

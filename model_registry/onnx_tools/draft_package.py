@@ -59,7 +59,7 @@ class DraftedPackage:
 
 @dataclass(frozen=True, slots=True)
 class SavedFields:
-    """What is known of the fields before the draft: their tables, their order in a row, and which of them events may lack."""
+    """The properties of the fields that are known before the draft; see the arguments of `write`."""
 
     tables: Sequence[str]
     columns: Sequence[str]

@@ -38,7 +38,7 @@ def reason_for_single_events(inputs: Sequence[ModelTensor], outputs: Sequence[Mo
 
 
 def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Return a text if no output has the same first axis as the inputs; an empty text otherwise."""
+    """Return a message that the first axes of inputs and outputs differ; empty if an output has the inputs' first axis."""
     if not inputs:
         return ""
     sizes = {tensor.shape[0] for tensor in inputs}

@@ -1,8 +1,8 @@
-"""Reads a folder of Hugging Face with an ONNX export: tokenizer, pooling and labels. The model itself is not opened.
+"""Reads a Hugging Face model folder with an ONNX export: tokenizer, pooling and labels. The model itself is not opened.
 
-The tokenizers of the BERT family are supported: WordPiece with BertNormalizer and BertPreTokenizer. Others are refused by name,
-because the operators of onnxruntime-extensions for them (GPT2Tokenizer, RobertaTokenizer, SentencepieceTokenizer,
-HfJsonTokenizer) are not proven to give the token ids of the library `tokenizers`.
+Only tokenizers of the BERT family are supported: WordPiece with BertNormalizer and BertPreTokenizer. For other tokenizers,
+onnxruntime-extensions has operators (GPT2Tokenizer, RobertaTokenizer, SentencepieceTokenizer, HfJsonTokenizer), but it is not
+proven that they give the token ids of the library `tokenizers`.
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ class WordPiece:
     Attributes:
         vocabulary: The ids of the tokens, the added tokens included.
         added: The texts that are one token each wherever they occur in an event, such as [MASK].
-        unknown: The token for a word that has no other tokens.
+        unknown: The token for a word that cannot be split into tokens of the vocabulary.
         prefix: The prefix of a token that continues a word.
         most_characters: The largest length of a word in characters; a longer word is unknown.
         first: The id of the token before each text.
         last: The id of the token after each text.
-        padding: The id of the token that fills a batch.
+        padding: The id of the token with which the shorter texts of a batch are padded.
         max_length: The largest number of tokens of a text, the first and the last included; further tokens are cut off.
     """
 
@@ -55,7 +55,7 @@ class WordPiece:
 
 @dataclass(frozen=True, slots=True)
 class HuggingFaceModel:
-    """The content of a folder.
+    """The content of a Hugging Face model folder.
 
     Attributes:
         folder: The folder.
@@ -77,7 +77,7 @@ class HuggingFaceModel:
 
 
 def read(folder: Path) -> HuggingFaceModel:
-    """Read a folder.
+    """Read a Hugging Face model folder.
 
     Raises:
         Refused: The folder has no ONNX file, a part of the model is not supported (the message names it), or a file is
@@ -180,7 +180,7 @@ def _frame(folder: Path, processor: Any, ids: Mapping[str, int]) -> tuple[int, i
 
 
 def _max_length(folder: Path, config: Mapping[str, Any]) -> int:
-    """Return the smallest of the largest lengths that the files of the folder state."""
+    """Return the largest number of tokens of a text: the smallest limit that a file of the folder states."""
     stated = [config.get("max_position_embeddings")]
     for name, key in (("tokenizer_config.json", "model_max_length"), ("sentence_bert_config.json", "max_seq_length")):
         if (folder / name).is_file():

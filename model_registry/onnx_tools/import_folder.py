@@ -11,12 +11,12 @@ def convert(folder: Path, scratch: Path, *, trust_pickle: bool = False) -> Impor
     """Convert the model in a folder.
 
     Args:
-        folder: The folder: of MLflow (with MLmodel), or of Hugging Face (with config.json and tokenizer.json).
+        folder: The folder that MLflow saved (with MLmodel) or Hugging Face (with config.json and tokenizer.json).
         scratch: A folder for the converted model and its examples.
         trust_pickle: Whether a pickle in the folder may be loaded.
 
     Raises:
-        Refused: The folder is of neither tool, or its model cannot be converted.
+        Refused: Neither tool saved the folder, or its model cannot be converted.
     """
     if (folder / mlflow_folder.MLMODEL).is_file():
         return import_mlflow.convert(folder, scratch, trust_pickle=trust_pickle)

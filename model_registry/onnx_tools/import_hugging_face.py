@@ -1,7 +1,7 @@
-"""Fuses the tokenizer, the pooling and the normalization of a folder of Hugging Face into the graph of its ONNX export.
+"""Converts a Hugging Face model folder: adds the tokenizer, the pooling and the normalization to the graph of its ONNX export.
 
-The result takes the text of an event. It gives the embedding of the text, or the probabilities of its classes. The libraries
-`onnx` and `tokenizers` are needed, and onnxruntime-extensions, which a scorer needs too.
+The result takes the text of an event, and gives the embedding of the text or the probabilities of the classes. The module needs
+the libraries `onnx`, `tokenizers` and onnxruntime-extensions; a scorer needs onnxruntime-extensions too.
 """
 
 import os
@@ -45,7 +45,7 @@ PROBES = (
 
 
 def convert(folder: Path, scratch: Path) -> ImportedModel:
-    """Convert a folder with an ONNX export.
+    """Convert a Hugging Face model folder into one ONNX model that takes texts.
 
     Args:
         folder: The folder with config.json, tokenizer.json and model.onnx or onnx/model.onnx.
@@ -110,7 +110,10 @@ def _fuse(saved: HuggingFaceModel, target: Path) -> list[str]:
 
 
 def check(saved: HuggingFaceModel, model: Any) -> None:
-    """Raise Refused if the graph has inputs that the tokenizer does not feed, or an opset that is too old."""
+    """Raise Refused if a tokenizer cannot be added to the model's graph.
+
+    Reasons are an input that the tokenizer does not feed, an opset that is too old, and a tokenizer already in the graph.
+    """
     constants = {constant.name for constant in model.graph.initializer}
     inputs = [tensor.name for tensor in model.graph.input if tensor.name not in constants]
     if unknown := sorted(set(inputs) - set(FEEDS)):
@@ -126,7 +129,7 @@ def check(saved: HuggingFaceModel, model: Any) -> None:
 
 
 def _replace(model: Any, nodes: Sequence[Any], constants: Sequence[Any]) -> None:
-    """Replace the nodes of a graph, and its inputs by the text. Add constants and the domains of the tokenizer."""
+    """Give a model's graph these nodes, one input for the text, these additional constants, and the tokenizer's domains."""
     from onnx import TensorProto, helper
 
     nodes = list(nodes)
@@ -148,7 +151,7 @@ def _logits(outputs: Sequence[ModelTensor]) -> ModelTensor | None:
 
 
 def _add_head(saved: HuggingFaceModel, model: Any, builder: GraphBuilder, mask: str) -> str:
-    """Add the nodes after the model, declare its output, and describe the output."""
+    """Add the nodes that turn the model's output into the score, declare the score as the only output, and return a note."""
     from onnx import TensorProto, helper
 
     outputs = onnx_reader.read(saved.model).outputs
@@ -177,7 +180,7 @@ def _add_head(saved: HuggingFaceModel, model: Any, builder: GraphBuilder, mask: 
 
 
 def _activation(saved: HuggingFaceModel) -> str:
-    """Return the operator that turns logits into scores, as the pipelines of transformers do by `problem_type`."""
+    """Return the ONNX operator that turns logits into scores, as the pipelines of transformers choose it."""
     if saved.problem == "regression":
         return "Identity"
     return "Sigmoid" if saved.problem == "multi_label_classification" or len(saved.labels) == 1 else "Softmax"

@@ -194,7 +194,10 @@ def _to_onnx(saved: MlflowModel, model: Any) -> tuple[bool, bytes]:
 
 
 def _options(model: Any) -> dict[Any, Any] | None:
-    """Return the options with which the scores of a classifier are one tensor: probabilities, else its decision function."""
+    """Return the options of skl2onnx that make a classifier's scores one tensor; None if the model is no classifier.
+
+    The scores are the probabilities, or the decision function if the classifier has no probabilities.
+    """
     if not hasattr(model, "classes_"):
         return None
     if hasattr(model, "predict_proba"):
@@ -290,7 +293,7 @@ def _tensors(saved: MlflowModel, per_column: bool) -> dict[str, Any]:
 
 
 def _array(saved: MlflowModel, dtype: Any) -> Any:
-    """Return the rows of the input example as an array (B, n); a table with texts gives None."""
+    """Return the rows of the input example as an array (B, n); None if a column is not numeric."""
     if any(column.type not in mlflow_folder.NUMBERS for column in saved.columns):
         return None
     names: Sequence[str] = [column.name for column in saved.columns]

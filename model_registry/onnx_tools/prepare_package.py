@@ -43,7 +43,7 @@ class AcceptedScore:
 
     @property
     def line(self) -> bytes:
-        """The line of golden.jsonl with the score that `write_accepted` writes: the model's if it differs."""
+        """The line that `write_accepted` writes: with the model's score if `differs` is true, else with the stated score."""
         score = self.score if self.differs else self.stated
         return msgspec.json.encode({"event": self.event, "score": score, "tolerance": self.tolerance}) + b"\n"
 
@@ -148,7 +148,7 @@ def score_golden_examples(
 ) -> list[AcceptedScore]:
     """Return the score that the model gives to each golden example of a package, for the event alone. Nothing is written.
 
-    An example keeps its tolerance, unless its score is a placeholder: the tolerance is then `tolerance` of the score.
+    An example keeps its tolerance. If its score is a placeholder, it gets the tolerance that the function `tolerance` returns.
 
     Args:
         folder: The folder of the package.

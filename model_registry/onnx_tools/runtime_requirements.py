@@ -1,4 +1,4 @@
-"""The requirements of a version, which `push` records in the manifest. A scorer that does not meet them does not load it.
+"""The requirements of a version, which `push` records in the manifest. A scorer loads no version with an unmet requirement.
 
 The table of minimum versions was measured: models of rising opset and IR version were run with each release of ONNX Runtime.
 """

@@ -1,9 +1,9 @@
 """Builds the ONNX nodes of a WordPiece tokenizer: from a text for each event to token ids, a mask and token types.
 
-The operators BertTokenizer and WordpieceTokenizer of onnxruntime-extensions alone give other ids than the library `tokenizers`
-for some texts: a word with an unknown character (they keep its first tokens), Hangul, added tokens in a text. The graph
-therefore normalizes each character by a table that `tokenizers` itself computed, and corrects unknown words. `onnx` and
-`tokenizers` must be installed.
+For some texts, the operators BertTokenizer and WordpieceTokenizer of onnxruntime-extensions give other ids than the library
+`tokenizers`: for words with an unknown character (the operators keep the word's first tokens), for Hangul, and for added tokens
+in a text. The graph therefore normalizes each character by a table that `tokenizers` computed, and corrects unknown words.
+`onnx` and `tokenizers` must be installed.
 """
 
 import json
@@ -27,10 +27,10 @@ SURROGATES = range(0xD800, 0xE000)
 
 @dataclass(frozen=True, slots=True)
 class CharacterTable:
-    """What a normalizer and a pre-tokenizer make of each character.
+    """The results of a normalizer and a pre-tokenizer for each character. A character in neither attribute is unchanged.
 
     Attributes:
-        changed: The text that replaces a character. Words are separated by spaces.
+        changed: The text that replaces a character, by character. Spaces in the text separate words.
         removed: The ranges (first, last) of code points that are removed.
     """
 
@@ -112,7 +112,10 @@ def add_tokenizer(graph: GraphBuilder, tokenizer: WordPiece, table: CharacterTab
 
 
 def _add_words(graph: GraphBuilder, tokenizer: WordPiece, table: CharacterTable, texts: str) -> str:
-    """Add nodes that normalize texts (B,) and split them into words (B, W); the first word of each is the first token."""
+    """Add nodes that normalize texts (B,) and split them into words (B, W).
+
+    The first word of each text is the token `tokenizer.first`. Returns the name of the words' tensor.
+    """
     added = "".join(f"{re.escape(token)}|" for token in sorted(tokenizer.added, key=len, reverse=True))
     removed = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in table.removed)
     expression = f"{added}[^{removed}]" if removed else f"{added}(?s:.)"
@@ -146,7 +149,7 @@ def _add_tokens(graph: GraphBuilder, tokenizer: WordPiece, words: str) -> tuple[
     """Add nodes that split words (B, W) into tokens.
 
     Returns:
-        The ids of all tokens in their order, and the number of the text of each.
+        The names of two tensors (n,): the ids of all tokens of all texts, and the index of each token's text in the batch.
     """
     vocabulary = tokenizer.vocabulary
     flat = graph.add("Reshape", words, graph.constant([-1]))

@@ -94,11 +94,11 @@ def find_model(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def suggest_folder(folder_or_version: str) -> Iterator[None]:
-    """If the context raises an error, add to its hint the question whether the user meant a folder with a similar name.
+    """Add `did you mean 'FOLDER'?` to the hint of an error of the context, if a folder with a similar name exists.
 
     Args:
-        folder_or_version: The argument of a command, which is either a package folder or a version in a registry. There is no
-            such folder, so the context uses the argument as a version. The user may have misspelt the name of a folder.
+        folder_or_version: The argument of a command, a package folder or a version in a registry. No folder has this name, so
+            the context uses the argument as a version. The user may have misspelt the name of a folder.
 
     Raises:
         BadReference: The argument is not a valid reference (raised by the context).

@@ -177,12 +177,16 @@ class _Probe:
             raise Refused(f"the model gives two different answers to the same event: {worst.text}", hint)
 
     def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_ProbedEvent]) -> None:
-        """Raise Refused unless the model answers an event of the largest lengths, and generated events of shorter lengths.
+        """Check that the model answers events of the largest lengths and of shorter lengths.
 
         Args:
             longest: An event of the largest lengths.
             generated: The generated events; empty if there are golden examples.
             events: The events that the model answers.
+
+        Raises:
+            Refused: The model answers some of `events` but not `longest`. Or it answers `longest`, but none of the generated
+                events that are shorter.
         """
         if events and self._is_time_over():
             return
@@ -314,8 +318,8 @@ def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
 def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
     """Return at most FIRST_GOLDEN golden examples from the shortest to the longest, and variations of the first of them.
 
-    A changed file or an unexpected zero may crash a model. Fields of bytes, such as files, are therefore not varied, and a
-    variation never turns another number into zero.
+    A changed file or an unexpected zero may crash a model. Fields of bytes, such as files, are therefore not varied, and no
+    variation changes a nonzero number to zero.
     """
     events = _golden_events(rows, _first_golden(signature, rows))
     name, first = events[0]
@@ -408,7 +412,7 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
         signature: The model's signature.
         rows: The event.
         longest: Whether all tensors of varying length get the largest length. If false, only tensors that the signature pads
-            get another length, which is larger if the signature allows a larger length.
+            are resized: to a larger length if the signature allows it, else to a smaller length.
 
     Returns:
         The variation; None if no length changes, or if bytes feed a tensor of varying length, because a file cannot be resized.

@@ -75,7 +75,7 @@ def check_unique(names: Iterable[str], description: str) -> None:
 
 
 def check_whole_number(low: int, high: int, value: object) -> object:
-    """Return the value if it is a whole number from `low` to `high`, or None. Raises ValueError otherwise."""
+    """Return the value unchanged if it is None or a whole number from `low` to `high`. Raises ValueError otherwise."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high):
         raise ValueError(f"{value!r:.100} is not a whole number from {low} to {high}")
     return value

@@ -1,7 +1,7 @@
 """Checks input tensors of varying length, and the tensors derived from them: masks and lengths.
 
-The length of a tensor varies from event to event if its shape has -1. A mask marks the padding of such a tensor; a tensor of
-lengths holds its length for each event.
+The length of a tensor varies from event to event if its shape has -1. A mask marks the padding of a tensor of varying length. A
+tensor of lengths holds, for each event, the length of a tensor of varying length.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,7 @@ def check_dynamic(tensor: Any) -> bool:
         Whether the tensor is a tensor of varying length, a mask or a tensor of lengths.
 
     Raises:
-        ValueError: One of these keys is wrong, or the tensor has no varying length, is no mask and no tensor of lengths, and
-            must not have the key.
+        ValueError: One of these keys is wrong, or is not allowed for this kind of tensor.
     """
     if tensor.mask_of or tensor.length_of:
         _check_derived(tensor)
@@ -99,8 +98,8 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
     """Check the tensors of varying length, masks and tensors of lengths of a signature against each other.
 
     Raises:
-        ValueError: Tensors with the same `axis` contradict each other, or a mask or a tensor of lengths is derived from a
-            tensor without a varying length, or its dtype cannot hold the largest length.
+        ValueError: Tensors with the same `axis` contradict each other. Or a mask or a tensor of lengths is derived from a
+            tensor without a varying length. Or the dtype of a tensor of lengths cannot hold the largest length.
     """
     varying = {tensor.tensor: tensor for tensor in tensors if tensor.varies}
     for tensor in varying.values():

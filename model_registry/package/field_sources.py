@@ -92,9 +92,9 @@ def _select_fields(signature: Signature, is_selected: Callable[[InputField], boo
 
 
 def read_by_name(signature: Signature) -> Signature:
-    """Return a copy of a signature whose fields are all read from the event, as golden examples state them.
+    """Return a copy of a signature in which every field is read from the event, as in golden examples.
 
-    A field from another part of a record, or from a table, is read by its name.
+    In the copy, a field from another part of a record, or from a table, is read by its name.
     """
     if not any(field.source for field in signature.fields):
         return signature

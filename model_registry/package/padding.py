@@ -251,9 +251,8 @@ def is_ragged(rows: NDArray[Any]) -> bool:
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
     """Add a first dimension of size 1 to the outputs of a model for one event, so that the shapes are those of a batch of one.
 
-    If the first dimension of an output already has the size 1, it is taken for the batch, and the output is returned unchanged.
-    There is one exception: if the signature states that the output has as many dimensions after the batch as it has now, the
-    batch is missing and is added.
+    An output is returned unchanged if its first dimension already is a batch of size 1. If the signature states how many
+    dimensions follow the batch, the first dimension is a batch only if this number of dimensions follows it.
     """
     stated = {output.tensor: output for output in signature.outputs}
     return {name: _as_batch(np.asarray(output), signature.rank(stated[name])) for name, output in outputs.items()}
@@ -275,9 +274,9 @@ def _padded(rows: NDArray[Any], tensor: TensorInput, size: int) -> NDArray[Any]:
 
 
 def _mask(tensor: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
-    """Return the mask (B, *shape) of rows with these lengths: 1 at values and 0 at padding.
+    """Return the mask (B, *shape) of rows with these lengths, padded to the length `size`.
 
-    If the mask marks padding, it is 0 at values and 1 at padding.
+    The mask is 1 at values and 0 at padding; the reverse if `tensor.marks` is `padding`.
     """
     shape = tensor.shape or ()
     marked = (np.arange(size) < lengths[:, None]) ^ (tensor.marks == PADDING)

@@ -55,7 +55,7 @@ class InputField:
 
     @property
     def steps(self) -> tuple[json_path.Step, ...]:
-        """The path of the value in the event, also if `path` is None; the name if another part or a table holds the value."""
+        """The path of the value in the event; the field's name if `path` is None, or if the value is not in the event."""
         return self.path if self.path and not self.source else (self.name,)
 
     @property
@@ -222,10 +222,10 @@ class Signature:
 
     @property
     def labelled(self) -> bool:
-        """Whether an event gets a label, that of the largest element of its row, although the signature has no decision.
+        """Whether each event gets the label of its row's largest element, although the signature has no decision.
 
-        This is true if the signature has labels and no decision, and if it has only one output or no output with `top`. If it
-        has several outputs, one of them with `top`, the labels may be meant only for the classes of this output.
+        This is true if the signature has labels and no decision. The exception is a signature with several outputs of which at
+        least one has `top`: the labels may be meant only for the classes of that output.
         """
         alone = len(self.outputs) == 1 or not any(output.top for output in self.outputs)
         return self.labels is not None and self.decision is None and alone

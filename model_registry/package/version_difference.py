@@ -108,7 +108,7 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
 
 
 def _tensors(old: Signature, new: Signature) -> list[str]:
-    """Return a line for each input tensor of both signatures whose shape, constant value, padding or mask differs."""
+    """Return a line for each input tensor in both signatures that differs in shape, constant value, padding or mask."""
     before = {tensor.tensor: tensor for tensor in old.inputs}
     both = [(before[tensor.tensor], tensor) for tensor in new.inputs if tensor.tensor in before]
     return [

@@ -61,9 +61,9 @@ class PolicyAdmission(Admission):
         return signer
 
     def check_comparison(self, store: Store, digest: str, now: datetime) -> str | None:
-        """Return the id of the trusted key that attested a passed comparison of this version with the champion.
+        """Check that a trusted key attested that this version passed a comparison with the champion.
 
-        Returns None if the policy requires no such comparison. Raises the same errors as `check`.
+        Returns the id of the key; None if the policy requires no such comparison. Raises the same errors as `check`.
         """
         if not self._policy.compared:
             return None

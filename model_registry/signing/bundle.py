@@ -46,8 +46,8 @@ class InTotoStatement:
     """A parsed in-toto statement.
 
     Attributes:
-        subjects: The digests (`sha256:` and hexadecimal digits) that the statement is about. Each digest has the names that the
-            statement gives it.
+        subjects: The content that the statement is about: by digest (`sha256:` and hexadecimal digits), the names that the
+            statement gives to the content with this digest.
         predicate_type: The URI of the predicate's type.
         predicate: The content of the statement.
     """
@@ -58,7 +58,7 @@ class InTotoStatement:
 
 
 def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any], names: Sequence[str] = ()) -> bytes:
-    """Encode a statement about one manifest under these names; without names, under no name."""
+    """Encode a statement about the manifest `digest`. The statement gives the manifest these names."""
     # The statement has one subject per name.
     subjects: list[dict[str, str]] = [{"name": subject_name} for subject_name in names] or [{}]
     subject = [{**subject_name, "digest": {"sha256": digests.hex_digits(digest)}} for subject_name in subjects]

@@ -13,10 +13,10 @@ from model_registry.signing.signatures import StoredBundle, TrustedKey
 
 
 def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
-    """Return the pair (key id, fault) for a stored bundle.
+    """Check whether a trusted key attests in a stored bundle that this manifest passed a comparison.
 
-    The fault is empty if a trusted key attested that this manifest passed a comparison. Otherwise the key id is empty, and the
-    fault is the reason. Both are empty if the bundle is no comparison attestation.
+    The result is (key id, "") if a trusted key does, and ("", reason) if not. It is ("", "") if the bundle is no comparison
+    attestation.
     """
     if stored.fault or not _claims_comparison(stored.data):
         return "", ""

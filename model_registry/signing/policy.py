@@ -38,7 +38,7 @@ class Policy:
         keys: The keys that are trusted for versions.
         denied: The manifest digests that must not be loaded.
         named: Whether a signature must name the version.
-        compared: Whether a version must have a signed, passed comparison.
+        compared: Whether a trusted key must attest that a version passed a comparison with the champion.
         signed_moves: Whether a move of a channel must be signed.
         move_keys: The keys that are trusted for moves of channels.
     """

@@ -70,10 +70,11 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
 
 
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
-    """Check a comparison, a predicate type of this product. Further keys are not checked.
+    """Check a comparison, a predicate type of this product.
 
-    The key `challenger` is the compared version, `champion` the version that answered at that time (null if there was none),
-    `rows` the rows that both versions scored, `rules` the results of the rules, and `verdict` the result for the challenger.
+    A comparison has the id of the run (`run`), the compared version (`challenger`), the version that answered at that time
+    (`champion`; null if there was none), the rows that both versions scored (`rows`), the results of the rules (`rules`), and
+    the result for the challenger (`verdict`). Further keys are not checked.
     """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
         _fail(f"run is {predicate.get('run')!r:.100}, which is not a text")

@@ -26,7 +26,7 @@ EMPTY = manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str, *, all_tags: Collection[str] | None = None) -> list[Descriptor]:
-    """Return the descriptors in the lists of a manifest's referrers, unverified.
+    """Return the descriptors of all listed referrers of a manifest, unverified.
 
     Args:
         store: The store.

@@ -151,13 +151,12 @@ def is_attestation(data: bytes) -> bool:
 def evaluate(
     stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
 ) -> tuple[str, str]:
-    """Return the pair (key id, fault) for a stored bundle.
+    """Check whether a stored bundle is a valid signature of a manifest by a trusted key.
 
-    The fault is empty if the bundle is a valid signature of the manifest. Otherwise the key id is empty, and the fault is the
-    reason. Both are empty if the bundle is an attestation.
+    The result is (key id, "") if the signature is valid, ("", reason) if not, and ("", "") if the bundle is an attestation.
 
-    A signature with names is valid only for these names. A signature without names is valid for every name, unless `named` is
-    true.
+    If `name` is given, a signature with names is valid only if `name` is one of them. A signature without names is valid for
+    every name; if `named` is true, it is valid for no name. If `name` is empty, names are not checked.
     """
     if not stored.fault and is_attestation(stored.data):
         return "", ""

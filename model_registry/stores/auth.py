@@ -192,7 +192,7 @@ def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
 
 
 def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
-    """Return the scopes in a challenge that are for other resources than the scopes of the request."""
+    """Return the challenge's scopes for resources that the request's scopes do not name."""
     # They occur if a proxy rewrites paths, so that the registry knows the repository under another name, or if the registry
     # requires further resources.
     resources = {scope.rpartition(":")[0] for scope in scopes}

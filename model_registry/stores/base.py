@@ -39,8 +39,8 @@ class Store(Protocol):
     """A store holds one repository: content under digests, and tags that name manifests.
 
     Every method raises Unreachable if the store does not answer, and Corrupt if stored bytes do not match their digest. Content
-    is verified before it is returned, by `blob` while it streams. Pushing the same content twice is no error. A tag can only
-    name a manifest that is already stored.
+    is verified before it is returned; only `blob` verifies it while it streams. Pushing the same content twice is no error. A
+    tag can only name a manifest that is already stored.
     """
 
     @property
@@ -122,10 +122,10 @@ class Store(Protocol):
         # The last tag in `to` must be the tag that readers resolve first.
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
-        """Delete manifests in this order, and all tags that name them, if every tag still names the digest in `expect`.
+        """Delete manifests in this order, and all tags that name them, if every tag in `expect` still names its digest.
 
-        Content that no remaining manifest needs is deleted too, except content of the last `grace_seconds`, which may belong to
-        a push in progress.
+        Content that no remaining manifest needs is deleted too. Such content of the last `grace_seconds` is kept, because it
+        may belong to a push in progress.
 
         Returns:
             The bytes freed; None if the store frees the space later by itself.

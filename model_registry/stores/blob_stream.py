@@ -8,7 +8,9 @@ from model_registry.stores.base import Store
 
 
 class BlobStream:
-    """A seekable binary stream over one blob. Seeking backwards requests the blob again; the bytes before are discarded.
+    """A seekable binary stream over one blob.
+
+    Seeking backwards requests the blob again from its start, and discards the bytes before the new position.
 
     A read raises the errors of `Store.blob`. The content is verified only after a read has returned no bytes.
     """

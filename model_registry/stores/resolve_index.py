@@ -23,7 +23,7 @@ def describe_version(store: Store, digest: str, *, version: str = "", repository
         store: The store.
         digest: The digest of the version.
         version: The version if the manifest states none; by default the first 12 digits of the digest.
-        repository: The repository whose name is the model name if the manifest states none; by default that of the store.
+        repository: The repository from which the model name is taken if the manifest states none; by default the store's.
 
     Raises:
         Corrupt: The manifest is not that of a model version.
