@@ -36,7 +36,7 @@ class InferenceFailed(Exception):
 
 
 class ModelBroken(Fatal):
-    """The model fails even for the event that it scored when it was loaded, so that the model is the cause.
+    """The model can no longer score an event that it scored when it was loaded. The cause is the model, not the batch.
 
     This process ends with exit code 70.
     """

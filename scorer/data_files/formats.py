@@ -1,4 +1,4 @@
-"""The formats of table files, and how the name of a file states its format."""
+"""The formats of table files, and the suffixes of file names that stand for them."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -24,5 +24,5 @@ SUFFIXES = {
 
 
 def format_of(path: Path | None) -> TableFormat | None:
-    """Return the format that the suffix of a file states; None without a file or with another suffix."""
+    """Return the format that the suffix of a file stands for; None if `path` is None or the suffix is unknown."""
     return None if path is None else SUFFIXES.get(path.suffix.lower())

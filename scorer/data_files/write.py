@@ -20,7 +20,7 @@ from scorer.data_files.formats import TableFormat
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
-"""A row group of a Parquet file is complete at this number of rows or of bytes."""
+"""A row group of a Parquet file is complete at GROUP_ROWS rows or at GROUP_BYTES bytes."""
 
 
 class TableRows(Protocol):
@@ -98,7 +98,8 @@ class CsvWriter:
 class _CsvLines(list[str]):
     """Lines of CSV that end with a line feed.
 
-    The module csv quotes a carriage return in a cell only if it ends lines with CRLF.
+    The writer of the module csv must end lines with CRLF, because it quotes a carriage return in a cell only then. This class
+    replaces each CRLF by a line feed.
     """
 
     def write(self, line: str) -> None:
@@ -137,7 +138,7 @@ class ParquetWriter:
 
 
 class _CountedStream:
-    """A stream with a position that is counted, because a pipe has none."""
+    """A stream that counts its position, because a pipe does not report one."""
 
     closed = False
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def as_floats(values: Sequence[float | None], dtype: np.dtype[Any]) -> tuple[NDArray[Any], list[int]]:
-    """Convert numbers to an array of a float dtype, (n,); None becomes NaN, and a number that is too large an infinity.
+    """Convert numbers to an array of a float dtype, (n,). None becomes NaN. A number that is too large becomes an infinity.
 
     Returns:
         The array, and the indices of the numbers that are exactly halfway between two numbers of the dtype. Their conversion
@@ -48,7 +48,7 @@ def nearest_float(value: str | Decimal | float, dtype: np.dtype[Any]) -> Any:
 
 
 def _other_neighbour(narrow: Any, wide: Any) -> Any:
-    """Return the number of the smaller dtype on the other side of `wide` as seen from `narrow`."""
+    """Return the neighbour of `narrow` in its dtype such that `wide` is between both numbers."""
     direction = np.where(wide > narrow.astype(np.float64), np.inf, -np.inf).astype(narrow.dtype)
     return np.nextafter(narrow, direction)
 

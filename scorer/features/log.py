@@ -1,8 +1,8 @@
 """Search the feature log for the records of given scores, without a consumer group.
 
-The transaction of a score also writes its feature record, to the partition with the number of the input partition (modulo the
-number of partitions of the log), and with the timestamp of the event. Both records have the same position of the event, version
-and time of scoring. An event that was scored twice has two feature records, which are distinguished by these values.
+The transaction of a score also writes its feature record. The partition has the number of the input partition (modulo the
+number of partitions of the log), and the timestamp is that of the event. Score and feature record contain the same position of
+the event, version and time of scoring. These values distinguish the two feature records of an event that was scored twice.
 """
 
 import logging
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class ScoredEvent(NamedTuple):
-    """One score whose inputs are searched: the position of its event, both times in Unix ms, and the digest of its version."""
+    """A score to find in the feature log: position and time of its event, time of scoring (Unix ms), digest of its version."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class ScoredEvent(NamedTuple):
 
 
 class LoggedInputs(NamedTuple):
-    """A feature record, decoded and as a message."""
+    """A feature record, and the Kafka message that contains it."""
 
     record: FeatureRecord
     message: Message
@@ -43,7 +43,13 @@ class LoggedInputs(NamedTuple):
 
 @dataclass(slots=True)
 class _PartitionSearch:
-    """The missing scores of one input partition, and the largest offset and time of scoring of its searched scores."""
+    """The wanted scores of one input partition.
+
+    Attributes:
+        missing: the scores whose records have not been found yet.
+        last_offset: the largest offset of all wanted scores.
+        last_ms: the latest time of scoring of all wanted scores, in Unix ms.
+    """
 
     missing: set[ScoredEvent] = field(default_factory=set)
     last_offset: int = 0
@@ -51,14 +57,17 @@ class _PartitionSearch:
 
 
 class LogSearch:
-    """The scores that are searched in one partition of the log, whose records are passed in order to `take`. Pure."""
+    """A search for the records of wanted scores in one partition of the log. Pure.
+
+    Call `add` for each wanted score. Then pass the records of the partition to `take`, in their order.
+    """
 
     def __init__(self) -> None:
         self.earliest_ms = LATEST_MS
         self._partitions: dict[Partition, _PartitionSearch] = {}
 
     def add(self, scored: ScoredEvent) -> None:
-        """Search the record of this score."""
+        """Add a wanted score."""
         search = self._partitions.setdefault((scored.topic, scored.partition), _PartitionSearch())
         search.missing.add(scored)
         search.last_offset = max(search.last_offset, scored.offset)
@@ -66,7 +75,7 @@ class LogSearch:
         self.earliest_ms = min(self.earliest_ms, scored.event_ms)
 
     def take(self, record: FeatureRecord) -> ScoredEvent | None:
-        """Process the next record of the log; return the searched score to which the record belongs, or None."""
+        """Process the next record of the log; return the wanted score to which the record belongs, or None."""
         scored = ScoredEvent(*record.position, record.event_ms, record.scored_ms, record.digest)
         partition = (scored.topic, scored.partition)
         search = self._partitions.get(partition)
@@ -83,7 +92,7 @@ class LogSearch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no later record can belong to a searched score."""
+        """Whether no later record can belong to a wanted score."""
         return not self._partitions
 
 
@@ -91,7 +100,7 @@ class FeatureLog:
     """The feature log of one scorer (`features.topic`, which must be set).
 
     Attributes:
-        skipped: The unreadable records that were skipped. Each of them may be a record that was searched.
+        skipped: The unreadable records that were skipped. Each of them may belong to a wanted score.
     """
 
     def __init__(self, settings: Settings, reader: TopicReader) -> None:
@@ -105,7 +114,7 @@ class FeatureLog:
         self._decode = create_reader(settings)
 
     def find(self, wanted: Collection[ScoredEvent]) -> dict[ScoredEvent, LoggedInputs]:
-        """Return the inputs of these scores. A score without a record is absent from the result.
+        """Find the inputs of these scores. A score without a record in the log is absent from the result.
 
         Raises:
             Fatal: The log cannot be read.

@@ -1,4 +1,4 @@
-"""Reading of feature records: the inputs with which a model version scored an event, exactly as the model was fed.
+"""Reading of feature records. A record contains the inputs of a score, exactly as the model received them.
 
 A record is decoded from JSON or Avro to a `FeatureRecord`. `FeatureDecoder` converts records to the tensors of a signature,
 which equal those of the scorer bit for bit; every NaN of a JSON record has the bits of `numpy.nan`. This module never replaces
@@ -206,8 +206,8 @@ def _checked(record: FeatureRecord) -> FeatureRecord:
 class FeatureDecoder:
     """Converter of feature records to the tensors of one signature.
 
-    A record of another version is converted too if it holds all fields of the signature. Its values are those that the other
-    version was fed, so a default of this signature never applies.
+    A record of another version is also converted if it holds all fields of the signature. Its values are those that the other
+    version received. The defaults of this signature never apply.
     """
 
     def __init__(self, signature: Signature) -> None:

@@ -161,7 +161,7 @@ class FeatureRecordBuilder:
 
 
 def merged(parts: Sequence[FeatureRecords]) -> FeatureRecords:
-    """Return the records of parts, which follow each other, as one value."""
+    """Concatenate parts, whose rows follow each other."""
     if len(parts) == 1:
         return parts[0]
     dropped: Counter[str] = Counter()
@@ -172,9 +172,9 @@ def merged(parts: Sequence[FeatureRecords]) -> FeatureRecords:
 
 
 def in_order(parts: Sequence[FeatureRecords]) -> Sequence[FeatureRecords]:
-    """Return the records of disjoint sets of rows so that they are in the order of the events.
+    """Return the records of disjoint sets of rows in the order of their events.
 
-    A reader of the feature log can then stop at the first record with a larger offset than the searched one.
+    A reader that searches the feature log for an event can then stop at the first record with a larger offset.
     """
     filled = [part for part in parts if len(part.records)]
     if all(before.rows[-1] < after.rows[0] for before, after in pairwise(filled)):

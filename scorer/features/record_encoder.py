@@ -52,7 +52,7 @@ class AnsweringVersions:
     """The versions that scored events: one version, or champion and candidate.
 
     Attributes:
-        encoders: for each version the encoder of its score records, which has the version, its role and its revision.
+        encoders: the encoder of the score records of each version. It holds the version, its role and the channel's revision.
         which: (n,) int32, for each event the index of its version in `encoders`.
     """
 

@@ -1,7 +1,7 @@
-"""Check whether the inputs of past scores can be recovered: the values of joined fields are only in the feature log.
+"""Check whether the inputs of past scores can be recovered.
 
-A joined field comes from a table. A table's topic is compacted, so its rows of today are not the rows of the time of a score.
-Therefore no command reads the tables to score an event again.
+A joined field comes from a table. A table's topic is compacted, so its current rows may differ from the rows at the time of a
+score. Therefore past values of joined fields are only in the feature log, and no command reads tables to score an event again.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ def joined_names(signature: Signature) -> list[str]:
 
 
 def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -> bool:
-    """Return whether the inputs of one of these versions can be recovered only from the feature log.
+    """Return whether the feature log must be read, because at least one of these versions has joined fields.
 
     Raises:
-        Fatal: With code 2 if there is such a version, and no feature log with the inputs of all these versions is configured.
+        Fatal: With code 2 if the feature log must be read, but none is configured, or it lacks inputs of one of the versions.
     """
     joined = [signature for signature in signatures if joined_names(signature)]
     if not joined:

@@ -24,7 +24,7 @@ class KeySample:
         return None if share >= 1 else cls(int(share * 2**64))
 
     def select(self, batch: Batch) -> NDArray[np.bool_]:
-        """Return (B,) booleans, whether each event is in the sample. An event without a key is selected by its position."""
+        """Return whether each event is in the sample, (B,). An event without a key is selected by its position."""
         hashes = xxh64(batch.key_texts(), SEED)
         if len(rows := batch.keyless()):
             hashes[rows] = xxh64(batch.position_texts(rows), SEED)

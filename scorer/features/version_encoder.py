@@ -1,4 +1,4 @@
-"""Creation of the encoder of a version's feature records, and registration of its Avro schema. Never in the scoring loop."""
+"""Creation of the encoder of a version's feature records, which registers their Avro schema. Not for the scoring loop."""
 
 from model_registry.extras import install_command
 from model_registry.package.signature import Signature

@@ -119,10 +119,10 @@ def loader(
 
 
 def prepare_tables(load: Callable[[Package], LoadedModel], tables: Tables | None) -> Callable[[Package], LoadedModel]:
-    """Return a function that loads a package with `load`, and waits until the tables are decoded for the model.
+    """Return a function that loads a package with `load`, and then waits until the rows of the tables are decoded.
 
-    The reader's thread decodes the columns of the model's joined fields in all rows, so that no look-up must decode a row.
-    If `tables` is None, `load` itself is returned.
+    The reader thread of the tables decodes the model's joined fields in all rows, so that later look-ups decode no rows. If
+    `tables` is None, `load` itself is returned.
 
     The returned function raises the errors of `load`. It also raises ModelRefused if the format of a table's rows cannot
     contain a joined field.

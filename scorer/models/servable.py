@@ -37,20 +37,20 @@ class Servable:
     features: FeatureEncoder | None = None
 
     def in_role(self, resolution: Resolution, reason: str, role: str) -> "Servable":
-        """Return a copy in this role, whose records contain the revision of `resolution`."""
+        """Return a copy in this role. The copy's records contain the revision of `resolution`."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def in_place_of_canary(self, reason: str) -> "Servable":
-        """Return a copy of this champion that answers the canary's events, for this reason.
+        """Return a copy of this champion that answers the canary's events.
 
-        The copy's records contain the reason.
+        The copy's records contain `reason`, which states why the canary does not answer.
         """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=reason))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """Return a copy whose records name another version, which is not loaded."""
+        """Return a copy whose records name another version (one that is not loaded) in place of this version."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
@@ -89,7 +89,7 @@ class CanaryArm:
         split: determines the keys that belong to the candidate.
         servable: the loaded candidate; None if this scorer does not serve it.
         version: the candidate's version.
-        pairs: the percentage of keys whose events a shadow scores in addition; 0 if the shadow's own setting applies.
+        pairs: the percentage of keys whose events are also scored by a shadow; 0 if the settings of the shadow decide.
         alike: whether candidate and champion decode an event to the same tensors.
     """
 
@@ -103,7 +103,7 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """Create the share of the candidate that the channel names in this role.
+        """Create the arm of the candidate that the channel names in this role.
 
         Args:
             role: the role of the channel, whose weight is the percentage of keys (0 for a shadow).

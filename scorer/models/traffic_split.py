@@ -38,7 +38,7 @@ class TrafficSplit:
         return cls.of(f"sha256:{sha256(f'shadow:{digest}'.encode()).hexdigest()}", percent)
 
     def canary(self, batch: Batch) -> NDArray[np.bool_]:
-        """Return (B,) booleans, whether each event belongs to the canary or to the sample.
+        """Return whether each event is selected (belongs to the canary or to the sample), (B,).
 
         An event without a key is hashed by its position.
         """

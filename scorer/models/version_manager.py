@@ -86,7 +86,7 @@ class _Shared:
 
 
 def _failed_dependency(error: RegistryError) -> str:
-    """Return the dependency that a transient error of the registry or of the model cache reports as failed."""
+    """Return the failed dependency for a transient error: the disk (of the model cache) or the model registry."""
     return DISK if isinstance(error, DiskFailed) else MODEL_REGISTRY
 
 
@@ -215,9 +215,9 @@ class VersionManager:
 
     @property
     def trusted_revision(self) -> float:
-        """The highest revision of the channel that this scorer trusts: the highest that it has accepted.
+        """The highest revision of the channel that this scorer trusts.
 
-        Infinity if the policy requires no signed channel moves.
+        This is the highest revision that it has accepted; infinity if the policy requires no signed channel moves.
         """
         # If a partition was scored by a higher revision, it waits until this scorer serves that revision; see `VersionFence`.
         return self._shared.accepted_revision if self._moves.signed else math.inf
@@ -233,7 +233,7 @@ class VersionManager:
 
     @property
     def refuses_channel(self) -> bool:
-        """Whether this scorer refuses a version that the channel names, or the channel's move itself."""
+        """Whether this scorer refuses the last move of the channel, or a version that the channel names."""
         with self._lock:
             named = self._shared.named
             targets = self._by_role(named).values() if named else ()
@@ -245,7 +245,7 @@ class VersionManager:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def delays(self) -> list[VersionRefusal]:
-        """Return the versions to serve that cannot be loaded at present, with the reasons. Loading them is retried."""
+        """Return the aspired versions that cannot be loaded at present, with the reasons. Their load is retried."""
         with self._lock:
             aspired = {version.digest for version in self._shared.aspired.values()}
             return [delay for digest, delay in self._shared.delayed.items() if digest in aspired]
@@ -463,7 +463,7 @@ class VersionManager:
             self._execute_actions()
 
     def _forget_older_refusal(self, aspired: Resolution) -> None:
-        """Forget the refusal of a version under an older revision, so that it is tried again. The caller must hold the lock."""
+        """Allow a version to be tried again if it was refused under an older revision. The caller must hold the lock."""
         # A scorer that polls every revision tries the version again at each revision that names it. A scorer that skipped polls
         # must have the same result.
         refusal = self._shared.refused.get(aspired.digest)
@@ -471,7 +471,7 @@ class VersionManager:
             del self._shared.refused[aspired.digest]
 
     def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
-        """Yield the states of the channel after the served one, the newest first, with the reasons of their moves."""
+        """Yield the states of the channel since the served one, newest first, each with the reason of its move."""
         tag = self._settings.model.tag
         known_good = None if self._shared.serving else self._tag.known_good()
         try:

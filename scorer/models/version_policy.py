@@ -90,7 +90,7 @@ def next_action(now: Snapshot) -> Action:
 
 
 def _unload(now: Snapshot) -> UnloadVersion | Wait:
-    """Return the action to unload the least recently used version if too many are unused, otherwise Wait."""
+    """If too many loaded versions are unused, return the action to unload the least recently used one; otherwise Wait."""
     needed = {*now.serving.values(), *now.aspired.values()}
     idle = [digest for digest, state in now.states.items() if state is VersionState.READY and digest not in needed]
     return UnloadVersion(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

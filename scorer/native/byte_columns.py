@@ -69,7 +69,7 @@ class ByteColumn(LazySequence[bytes | None]):
     def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "ByteColumn":
         """Split a text into byte strings that end at these positions.
 
-        The first one starts at `before`. `between` bytes separate two of them.
+        The first string starts at `before`. Consecutive strings are separated by `between` bytes.
         """
         starts = np.empty_like(ends)
         starts[:1] = before

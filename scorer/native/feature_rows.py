@@ -15,9 +15,9 @@ LONGEST_NUMBER = 24  # characters of a float64 in JSON
 OVERWRITTEN = 32  # bytes behind the text that feature_rows.c may overwrite
 LONGEST_VARINT = 10  # bytes of an int64 as a varint
 ROWS = 256
-"""The rows that are encoded at once. Their text stays in the CPU's cache, and does not take fresh pages of memory."""
+"""How many rows are encoded at once. Their text then fits into the CPU's cache, and needs no new pages of memory."""
 NUMBERS = 1 << 16
-"""The integers that are converted to int64 at once. A batch of images would otherwise take eight times its size."""
+"""How many integers are converted to int64 at once. As int64, a whole batch of uint8 images would take eight times its size."""
 
 
 def json_members(matrix: NDArray[Any], names: Sequence[bytes]) -> ByteColumn:

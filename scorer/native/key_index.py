@@ -93,8 +93,9 @@ class _KeyArguments:
     """Keys and their spaces as arguments of C functions. The object keeps their arrays alive.
 
     Attributes:
-        text: the addresses of the text, and of the start, the end and the null flag of each key; 0 if no key is None.
-        spaces: the address of the space of each key, or 0 and the space of all keys.
+        text: the addresses of four arrays: the text, and the starts, the ends and the null flags of the keys. The last address
+            is 0 if no key is None.
+        spaces: the address of an array with the space of each key, and 0; or 0, and the one space of all keys.
     """
 
     def __init__(self, keys: Sequence[bytes | None], spaces: int | NDArray[np.int32]) -> None:

@@ -17,7 +17,7 @@ DIGITS = 20  # the maximum number of characters of an int64
 
 @dataclass(slots=True)
 class RecordPiece:
-    """One part of the values of n records: in each record a text, or the decimal digits of a number.
+    """One part of the value of each of n records: a text, or the decimal digits of a number.
 
     Attributes:
         texts: the texts; None if the part is a number.

@@ -27,7 +27,7 @@ Id = str | int | None
 class IdColumn(LazySequence[Id]):
     """The ids of the events of a batch. They are created as Python objects on the first access.
 
-    Attributes:
+    Args:
         text: the id of each event, followed by a newline.
         kinds: one byte per event: TEXT_ID, INTEGER_ID, NO_ID or UNCERTAIN.
     """
@@ -37,7 +37,7 @@ class IdColumn(LazySequence[Id]):
         self._kinds = kinds
 
     def texts(self) -> ByteColumn | None:
-        """Return all ids as text; None if an event has no id, or the scanner is not sure that it has read it correctly."""
+        """Return all ids as text; None if any event has no id or is uncertain."""
         if NO_ID in self._kinds or UNCERTAIN in self._kinds:
             return None
         return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))

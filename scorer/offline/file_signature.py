@@ -34,8 +34,8 @@ class FittedColumns:
 def fit_columns(signature: Signature, columns: Sequence[str], id_field: str | None, file: str) -> FittedColumns:
     """Find the column of each field of a signature.
 
-    A field in the event is in the column of the first step of its path, whose values are objects if the path has further steps.
-    If there is no such column, the field is in the column that is named like its whole path, such as `customer.age`.
+    The column of a field has the name of the first step of the field's path. If the path has more steps, the values of this
+    column are objects. If there is no such column, the column has the name of the whole path, such as `customer.age`.
 
     Args:
         signature: the signature of the version.
@@ -44,7 +44,7 @@ def fit_columns(signature: Signature, columns: Sequence[str], id_field: str | No
         file: the name of the file for messages.
 
     Raises:
-        Fatal: With code 2 if a required field has no column, or if a field from outside the event has none.
+        Fatal: With code 2 if a required field, or any field from outside the event, has no column.
     """
     fields: dict[str, InputField | None] = {}
     renamed: dict[str, InputField] = {}
@@ -79,22 +79,23 @@ def fit_columns(signature: Signature, columns: Sequence[str], id_field: str | No
 
 
 def for_objects(settings: Settings) -> Settings:
-    """Return settings with which events are decoded as JSON objects, whatever the format of the input topics is."""
+    """Return settings with which events are decoded as JSON objects, independent of the format of the input topics."""
     update = {"format": "json", "schema_file": None, "message": None}
     return _without_carry(settings.model_copy(update={"input": settings.input.model_copy(update=update)}))
 
 
 def for_lines(settings: Settings, signature: Signature) -> Settings:
-    """Return settings with which JSON lines are decoded: in the format of the input topics if it is JSON, else as objects.
+    """Return settings with which JSON lines are decoded.
 
-    Lines are objects too if the signature has fields from outside the event, because an array has no names for them.
+    If the format of the input topics is JSON, lines have this format. Otherwise, lines are JSON objects. If the signature has
+    fields from outside the event, lines are always objects, because an array has no names for these fields.
     """
     is_json = INPUT_FORMATS[settings.input.format].is_json
     return _without_carry(settings) if is_json and not outside_fields(signature) else for_objects(settings)
 
 
 def outside_fields(signature: Signature) -> list[InputField]:
-    """Return the fields that a scorer reads from another part of a record than the event, or from a table."""
+    """Return the fields from outside the event: a scorer reads them from a key, a header or a table, for example."""
     return [field for field in signature.fields if field.source]
 
 

@@ -42,13 +42,13 @@ class FileRows(Protocol):
         """The error of each row from which no event can be built, by its index."""
 
     def json_objects(self, without: Sequence[str]) -> list[bytes]:
-        """Return the own columns of each row as a JSON object. Fields of JSON lines with the names `without` are left out."""
+        """Return the file's columns of each row as a JSON object. For JSON lines, the fields named in `without` are removed."""
 
     def texts(self) -> Sequence[Sequence[str]]:
-        """Return the own columns of each row as texts; an empty text for null."""
+        """Return the file's columns of each row as texts; an empty text for null."""
 
     def arrays(self) -> list[Any]:
-        """Return the own columns as `pyarrow.Array` objects."""
+        """Return the file's columns as `pyarrow.Array` objects."""
 
 
 class Progress(NamedTuple):
@@ -206,7 +206,7 @@ class CsvFile:
 
 
 class CsvRows:
-    """Rows of a CSV file; see `FileRows`. A row without its last cells has null there."""
+    """Rows of a CSV file; see `FileRows`. Missing cells at the end of a row are null."""
 
     def __init__(self, rows: Sequence[list[str] | csv.Error], names: Sequence[str], fitted: FittedColumns) -> None:
         self._names = names
@@ -241,7 +241,7 @@ class CsvRows:
 
 
 class JsonLinesFile:
-    """A file of JSON lines. Each line that is not empty is an event as it would be in the input topic."""
+    """A file of JSON lines. Each line that is not empty is an event in the form that it has in the input topic."""
 
     format = TableFormat.JSON
     names: Sequence[str] = (EVENT,)
@@ -257,7 +257,7 @@ class JsonLinesFile:
         """Yield the rows; see `InputFile`.
 
         Raises:
-            Fatal: With code 2 if no line of the first chunk has a field from outside the event.
+            Fatal: With code 2 if a field from outside the event is in no line of the first chunk.
         """
         yield LineRows([]), Progress(0, self._total)
         done = 0
@@ -307,7 +307,7 @@ class LineRows:
 
 
 def _as_object(line: bytes, without: Sequence[str]) -> bytes:
-    """Return a line that is a JSON object unchanged, without some fields; any other line as the text in the field `event`."""
+    """Return a JSON object for a line: the line's object without these fields, or the line's text in the field `event`."""
     event = _parse_object(line)
     if event is None:
         return b'{"event":%b}' % orjson.dumps(line.decode("utf-8", "backslashreplace"))

@@ -21,8 +21,8 @@ from scorer.data_files.arrow import load_pyarrow
 NULL = b"null"
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 NOT_FINITE = {"nan": b"NaN", "inf": b"Infinity", "infinity": b"Infinity", "-inf": b"-Infinity", "-infinity": b"-Infinity"}
-"""The texts of CSV cells that are no JSON numbers, and the texts of Python's JSON, which the decoder rejects by name or reads
-as missing if the signature allows NaN."""
+"""The JSON text of NaN and the infinities, as Python writes it, by the content of the CSV cell in lower case. The decoder
+rejects such a value by name, or reads it as missing if the signature allows NaN."""
 BOOLEANS = {"true": b"true", "false": b"false"}
 
 
@@ -35,7 +35,7 @@ def json_text(text: str) -> bytes:
 
 
 def cell_json(text: str, field: InputField | None) -> bytes:
-    """Return the cell of a CSV file as JSON, as the field that it feeds needs it. An empty cell is null.
+    """Return a cell of a CSV file as JSON, in the form that its field needs. An empty cell is null.
 
     A cell that is not a value of the field's type becomes a JSON string, which the decoder rejects with the reason.
 
@@ -75,7 +75,7 @@ def column_json(name: str, array: Any, *, nan: bytes = b"NaN") -> list[bytes]:
     Args:
         name: the name of the column for messages.
         array: a `pyarrow.Array`.
-        nan: the text of NaN; `null` to write valid JSON. Infinities are null too then.
+        nan: the text of NaN. With `null`, infinities are also written as null, so that the result is valid JSON.
 
     Raises:
         Fatal: With code 2 if JSON has no form for values of this type, such as durations.

@@ -26,7 +26,7 @@ from scorer.settings import Settings
 
 SCORED = "scored"
 ADDED = ("score", "decision", "status", "error")
-"""The columns that are added to those of the file. `status` is `scored`, or the reason of a dead letter."""
+"""The columns that are added to the columns of the file. `status` is `scored`, or the reason of a dead letter."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ def _not_arrow(error: Exception) -> Fatal:
 
 
 def _valid_text(error: Poison) -> str:
-    """Return an error with escapes in place of halves of surrogate pairs, which a text of an event may contain."""
+    """Return an error as text that is valid UTF-8: unpaired surrogates, which an event may contain, are escaped."""
     return str(error).encode("utf-8", "backslashreplace").decode()
 
 
@@ -121,17 +121,17 @@ def score_file(
     prefix: str = "",
     summary: FileSummary,
 ) -> None:
-    """Score a file, and write its rows with their scores. A row that cannot be scored has the reason in place of a score.
+    """Score a file, and write its rows with their scores. For a row that cannot be scored, the reason is written.
 
     Args:
         loaded: the version.
         settings: the settings of the scorer.
         path: the file; `-` for JSON lines from stdin.
         show: shows the progress.
-        format_: the format of the result; None for that of the file.
+        format_: the format of the result; None for the format of the input file.
         output: the file to write; None for stdout.
         prefix: a text that is put before the names of the added columns.
-        summary: counts the rows.
+        summary: receives the numbers of rows and the optional fields without a column.
 
     Raises:
         Fatal: the file cannot be read or written, or has no column for a field; the columns of file and scores have the same
@@ -155,7 +155,7 @@ def score_file(
 
 
 def with_decoder(loaded: LoadedModel, settings: Settings, source: InputFile) -> LoadedModel:
-    """Return a copy of the version that decodes the rows of a file with the scorer's decoder of JSON."""
+    """Return a copy of the version whose decoder reads the rows of a file as JSON events."""
     if source.fitted is not None:
         return replace(loaded, decoder=create_decoder(for_objects(settings), source.fitted.signature))
     signature = loaded.model.signature()
@@ -163,7 +163,7 @@ def with_decoder(loaded: LoadedModel, settings: Settings, source: InputFile) -> 
 
 
 def _score_type(loaded: LoadedModel) -> Any:
-    """Return the Arrow type of the version's scores, by the score of a row that it scored when it was loaded. Raises Fatal."""
+    """Score the control row, and return the Arrow type of its score. Raises Fatal if Arrow has no type for it."""
     try:
         return known_type(infer_type([orjson.loads(loaded.score(loaded.control).encoded()[0])]))
     except MixedTypes as error:

@@ -1,4 +1,4 @@
-"""The newest label of each event in the topic of labels, in memory, with which scores are joined as they are read."""
+"""The newest label of each event, held in memory. Scores are joined with these labels while the scores are read."""
 
 import logging
 from collections import Counter
@@ -23,11 +23,11 @@ MOST_NAMES = 10_000  # distinct texts of labels: more of them are no names of cl
 
 
 class NewestLabels:
-    """The newest label of each event. A look-up needs about 50 bytes of memory for each labelled event.
+    """The newest label of each event. The labels take about 50 bytes of memory for each labelled event.
 
     Attributes:
-        are_numbers: whether all labels are numbers. If not, a label that is a number is returned as text, or as the name of
-            its class if `labels.classes` is configured.
+        are_numbers: whether all labels are numbers. If some labels are texts, `look_up` returns every label as a text. For a
+            number, this is the name of its class if `labels.classes` is configured.
     """
 
     def __init__(self, rows: NewestRows, names: Sequence[str], classes: Sequence[str]) -> None:
@@ -38,7 +38,7 @@ class NewestLabels:
         self.are_numbers = not names
 
     def look_up(self, ids: Sequence[str]) -> LabelColumns:
-        """Return the label of each event id; None for an event without a label."""
+        """Return the label of each event id and its time; None for an event without a label."""
         labels: list[str | float | None] = [None] * len(ids)
         times: list[int | None] = [None] * len(ids)
         if not len(self._rows) or not ids:
@@ -71,7 +71,8 @@ def read_newest_labels(reader: TopicReader, settings: Settings, show: ShowProgre
     """Read the whole topic of labels. Labels that cannot be used are logged with their number.
 
     Raises:
-        Fatal: With code 2 if no topic of labels is configured, it does not exist, or its labels are no classes or numbers.
+        Fatal: With code 2 if no topic of labels is configured, the topic does not exist, or the labels have too many different
+            texts to be names of classes.
     """
     topic = labels_topic(settings)
     spans = reader.spans(reader.partitions([topic]))

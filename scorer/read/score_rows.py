@@ -39,7 +39,7 @@ CARRIED = "carried_"
 
 
 class LabelColumns(NamedTuple):
-    """The labels of rows: class names or numbers, None without a label, and the times of the labels in Unix ms."""
+    """The label of each row (a class name or a number), and its time in Unix ms. Both are None for a row without a label."""
 
     labels: list[str | float | None]
     times: list[int | None]
@@ -61,7 +61,7 @@ class ScoreRows:
     def from_records(
         cls, records: Sequence[FullScoreRecord], carry: Sequence[CarriedField], labels: LabelColumns | None
     ) -> "ScoreRows":
-        """Create rows from records, with a column for each field of `output.carry`, and with labels unless they are None."""
+        """Create rows from records, with a column for each field in `carry`. Omit the label columns if `labels` is None."""
         columns: dict[str, list[Any]] = dict(zip(NAMES, map(list, _transpose(map(_values, records), len(NAMES))), strict=True))
         for field in carry:
             columns[CARRIED + field.name] = [_carried_value(record, field) for record in records]

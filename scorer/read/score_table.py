@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 CHUNK_ROWS = 1 << 14
 CHUNK_BYTES = 16 << 20
-"""Rows are returned when they reach this number of rows or of encoded bytes."""
+"""A chunk of rows is complete at CHUNK_ROWS rows or at CHUNK_BYTES bytes of encoded records."""
 MOST_UNTYPED = 1 << 17  # rows without any score that are held until a score shows the type
 TEXT_HINT = "read scores as JSON text: --score-text, or score_text=True"
 
@@ -72,13 +72,13 @@ class ScoreTable:
         return self.to_arrow().to_pandas()
 
     def rows(self, show: ShowProgress) -> Iterator[ScoreRows]:
-        """Yield the scores as rows without Arrow types, at least once, and show the progress. Raises Fatal."""
+        """Yield the scores in chunks without Arrow types, at least one chunk, and show the progress. Raises Fatal."""
         reader = TopicReader(self.settings.kafka, f"{self.settings.name}.read")
         labels = read_newest_labels(reader, self.settings, show) if self.labels else None
         yield from self._rows(reader, labels, show)
 
     def typed_rows(self, show: ShowProgress) -> Iterator[ScoreRows]:
-        """Yield the scores as rows with one Arrow schema, at least once, and show the progress. Raises Fatal."""
+        """Yield the scores in chunks with one Arrow schema, at least one chunk, and show the progress. Raises Fatal."""
         pa = load_pyarrow()
         reader = TopicReader(self.settings.kafka, f"{self.settings.name}.read")
         labels = read_newest_labels(reader, self.settings, show) if self.labels else None

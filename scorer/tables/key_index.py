@@ -65,8 +65,8 @@ class KeyIndex(Protocol):
 
         Returns:
             (n,) the row number of each key that is put, and the former row number of each key that is removed; NO_ROW for None,
-            and for a removed key that was not in the index. The same number may occur several times; the last entry with a
-            number states whether the row exists after the call.
+            and for a removed key that was not in the index. A number may occur several times. Its
+            row exists after the call if the key of the last entry with this number is put.
         """
 
     def remove_rows(self, rows: RowNumbers) -> None:

@@ -46,9 +46,9 @@ class TableLookup(Protocol):
     def columns(
         self, table: str, fields: Sequence[InputField], keys: Sequence[bytes | None], partitions: Partitions
     ) -> JoinedColumns:
-        """Look the rows of a batch up, and return the joined fields.
+        """Look up the table rows for the events of a batch, and return the joined fields.
 
-        A missing row, an absent value and a row that cannot be decoded are no errors; see `JoinedColumns`.
+        A missing row, an absent value or a row that cannot be decoded raises no error; see `JoinedColumns`.
 
         Args:
             table: the name of the table in the settings.
@@ -81,7 +81,7 @@ class EmptyTables:
 
 
 class ExampleTables:
-    """A look-up in which every key has the same row, with which a version is tried without tables.
+    """A look-up in which every key has the same row. It replaces the tables when a version is tried without them.
 
     Args:
         values: the value of each field, by the name of the field, in the form of one row of `JoinedColumns.tensors`. A field
@@ -109,7 +109,7 @@ class ExampleTables:
 
 
 class UnreadTables:
-    """A look-up of a process that reads no tables, because the rows of today are not those of the time of a score."""
+    """A look-up that always raises Fatal, for a process without tables. Current rows are not those of the time of a score."""
 
     def columns(
         self,

@@ -1,13 +1,13 @@
 """The progress of the reader in one partition of a table: its position, the topic's end, and its lag. No I/O.
 
-The lag is the time since the position last equalled the end of the topic. To measure it, the reader asks the broker for the end
-from time to time. When the position reaches an end, the rows are as new as the topic was when this end was asked for.
+The lag is the time since the position last equalled the end of the topic. To measure the lag, the reader requests the end at
+intervals. When the position reaches such an end, the rows are as new as the topic was at the time of the request.
 """
 
 from collections import deque
 
 MOST_ENDS = 64
-"""How many ends are kept that the position has not reached yet. If there are more, every second one is dropped."""
+"""The largest number of kept ends that the position has not reached yet. If there are more, every second one is dropped."""
 TRUNCATED_SECONDS = 3.0
 
 
@@ -17,8 +17,8 @@ class TablePartitionProgress:
     Attributes:
         position: the next offset to apply.
         end: the newest known end of the partition (the last stable offset); None if no broker has answered yet.
-        level_at: when the broker was asked for the newest end that the position has reached, in monotonic seconds; minus
-            infinity before the position reaches an end.
+        level_at: the rows are as new as the topic was at this time, in monotonic seconds. It is the time of the request for the
+            newest end that the position has reached; minus infinity before the position reaches an end.
         started_at: when the reader started at the beginning of the partition, in monotonic seconds.
     """
 
@@ -46,8 +46,8 @@ class TablePartitionProgress:
             position: the position when the broker was asked.
 
         Returns:
-            Whether the position can be valid. It is not valid if it has been after the end for TRUNCATED_SECONDS: the topic was
-            recreated or truncated. After a change of the leader, the end may be too low for a moment.
+            Whether the position is plausible. False if it has been after the end for TRUNCATED_SECONDS: the topic was recreated
+            or truncated. A shorter time is allowed, because the end may briefly be too low after a change of the leader.
         """
         self.end = end
         if position > end:
@@ -65,5 +65,5 @@ class TablePartitionProgress:
         return max(0.0, now - max(self.level_at, self.started_at))
 
     def is_restored(self, since: float) -> bool:
-        """Return whether the position has reached an end for which the broker was asked after `since`."""
+        """Return whether the position has reached an end that was requested at or after `since`, in monotonic seconds."""
         return self.level_at >= since

@@ -30,13 +30,13 @@ from scorer.tables.source import TableSource
 log = logging.getLogger(__name__)
 
 READ_SECONDS = 0.05
-"""How long a read waits for records: how late an assignment is noticed."""
+"""How long a read waits for records. A new assignment is noticed up to this much later."""
 END_SECONDS = 0.25
-"""Between two requests for the ends of the partitions; an assignment is followed by a request at once."""
+"""The time between two requests for the ends of the partitions. After an assignment, the next request follows at once."""
 TOPIC_SECONDS = 5.0
-"""Between two requests for the ids and partitions of the topics."""
+"""The time between two requests for the ids and partitions of the topics."""
 ABSENT_TOPIC_SECONDS = 1.0
-"""The same while a topic does not exist, or no broker answers."""
+"""Replaces TOPIC_SECONDS while a topic does not exist, or no broker answers."""
 NO_KEY = "no-key"
 
 
@@ -136,7 +136,7 @@ class TableReader:
         self._thread.start()
 
     def want(self, partitions: frozenset[int]) -> None:
-        """Read the partitions that belong to these input partitions, and ask for the ends of all partitions at once."""
+        """Set the assigned input partitions. The thread reads their table partitions, and requests all ends immediately."""
         self._wanted = partitions
         self._ends_due_at = float("-inf")
 
@@ -146,7 +146,7 @@ class TableReader:
         return self._thread.is_alive()
 
     def wait(self, seconds: float) -> None:
-        """Wait, but not longer than until the reader is closed."""
+        """Wait for `seconds`, or until the reader is closed."""
         self._closing.wait(seconds)
 
     def join(self, seconds: float | None = None) -> None:
@@ -226,7 +226,7 @@ class TableReader:
         return False
 
     def _follow_assignment(self) -> None:
-        """Start and stop partitions, so that the partitions of the assigned input partitions are read."""
+        """Start and stop reading partitions of the tables, as the assigned input partitions require."""
         now = self._clock.monotonic()
         for topic, table in self._tables.items():
             wanted = table.read_partitions(self._wanted)
@@ -256,7 +256,7 @@ class TableReader:
         self._ends_due_at = float("-inf")
 
     def _follow_ends(self) -> None:
-        """Ask for the ends of all partitions if that is due, and record the answer to an earlier request."""
+        """Record the answer to the pending request for ends, and request the ends of all partitions if that is due."""
         if self._ends_pending is not None:
             answer = self._source.answered_ends()
             if answer is None:
@@ -288,11 +288,10 @@ class TableReader:
             self._source.ask_ends(positions, now)
 
     def _doubt_topics(self, names: Iterable[str]) -> None:
-        """Use no end of these topics until their ids are known again.
+        """Ignore the ends of these topics until the brokers have returned their ids again.
 
-        Call this when a partition no longer has an end, and when it has one again. A topic without an end may have been
-        deleted. After it is recreated, an end at or after the position of the deleted topic would look as if the rows were up
-        to date.
+        Call this when the end of a partition becomes unknown, and when it becomes known again. The topic may have been deleted
+        and recreated. With the end of the new topic, the rows of the deleted topic could appear to be up to date.
         """
         # A partition that stays without an end, because it has no leader, does not concern the other partitions.
         for name in set(names):

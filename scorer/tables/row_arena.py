@@ -99,7 +99,7 @@ class RowArena:
         return waste > WASTE_BYTES and waste * 3 > self.nbytes
 
     def sparse_segments(self, positions: NDArray[np.int64], lengths: Lengths) -> list[int]:
-        """Return the segments of which less than two thirds are in use, without the segment that is being filled.
+        """Return the segments of which less than two thirds are in use. The segment that is being filled is never returned.
 
         Args:
             positions: the positions of the strings that are in use and not empty.
@@ -142,7 +142,7 @@ class RowArena:
 
 
 def _joined(values: ByteColumn, lengths: Lengths) -> NDArray[np.uint8]:
-    """Return the bytes of all strings one after another; a view if they already are."""
+    """Return the bytes of all strings without gaps; a view if the strings are stored without gaps."""
     total = int(lengths.sum())
     if not total:
         return np.empty(0, np.uint8)

@@ -29,10 +29,10 @@ from scorer.tables.row_blocks import BlockLayout, CreateRowDecoder, DecodedRows,
 
 SLICE_ROWS = 1_000
 GROWTH = 1.25
-"""By how much the arrays grow: a fifth of their memory is unused at most, and each row is copied about four times."""
+"""The growth factor of the arrays. At most a fifth of their memory is unused, and each row is copied about four times."""
 FEWEST_ROWS = 1_024
 MOST_TEXTS = 65_536
-"""The most different texts of a set of columns that are stored once. Later texts are stored per row."""
+"""The largest number of texts that the rows of a set of columns share. Further texts are stored per row."""
 UNUSED_SECONDS = 600.0
 """The columns of a set are removed if no look-up has used them for this time while look-ups use another set."""
 
@@ -253,7 +253,7 @@ class RowStore:
         return bool(self._requested)
 
     def compact(self, *, always: bool = False) -> None:
-        """Free the memory of replaced rows, if there is much of it or `always` is true."""
+        """Free the memory of replaced rows if it is large (see `RowArena.wastes`), or if `always` is true."""
         if not self._arena.wastes and not always:
             return
         rows = np.flatnonzero(self._lengths > 0)
@@ -325,7 +325,7 @@ class RowStore:
             self._on_rejected(error.reason, str(error), int(partitions[row]), int(offsets[row]))
 
     def _forget_unused(self) -> None:
-        """Remove columns that no look-up has used for a long time, while look-ups have used others."""
+        """Remove columns that no look-up has used for a long time while look-ups have used other columns."""
         newest = max(columns.used_at for columns in self._sets.values())
         with self._lock:
             for fields in [*self._sets]:

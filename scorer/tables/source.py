@@ -1,4 +1,4 @@
-"""The protocol of the source of the records of tables: what the reader needs of Kafka."""
+"""The protocol through which the reader gets the records of tables from Kafka."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class FetchedTableRecords:
 
     Attributes:
         records: the records of each topic. Records may lack a key.
-        reached: the next offset to read of the partitions that were read. All records before it are in this result, or in an
-            earlier one. It may be after transaction markers.
+        reached: the next offset to read in each partition that was read. All records before this offset are in this result or
+            in an earlier one. Transaction markers may be directly before this offset.
         lost: the partitions whose position is not in the log. They are no longer read.
     """
 
@@ -46,7 +46,7 @@ class TableSource(Protocol):
         """Stop reading these partitions. Later reads return none of their records."""
 
     def renew(self) -> None:
-        """Replace the connection to the brokers, because a topic was recreated. Partitions are read on from their positions."""
+        """Replace the connection to the brokers, because a topic was recreated. Reads continue at the current positions."""
 
     def read(self, seconds: float) -> FetchedTableRecords:
         """Return the records that arrive within `seconds`, as soon as there are some.

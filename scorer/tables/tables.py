@@ -28,12 +28,12 @@ ROW = "row"
 NO_ROW = "no-row"
 NO_KEY = "no-key"
 CHECK_SECONDS = 0.1
-"""Between two checks whether partitions must wait."""
+"""The time between two checks whether partitions must wait for a table."""
 WAITING_CHECK_SECONDS = 0.02
-"""The same while partitions wait, so that they are resumed soon."""
+"""Replaces CHECK_SECONDS while partitions wait, so that they are resumed soon."""
 MARGIN_SECONDS = 0.25
-"""How long before the limit of `when_behind: wait` a partition is paused: about the time from the check until a batch that was
-fetched before is joined."""
+"""With `when_behind: wait`, a partition is paused when the lag is this close to its limit. A batch that was fetched before the
+pause is joined about this much later, and must not exceed the limit then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TableStatus:
         table: the name of the table.
         partition: the partition of the table's topic.
         rows: the number of rows.
-        bytes: the memory of the rows: the share of the partition in the memory of the table.
+        bytes: the memory of the rows, estimated as the partition's share of the memory of the table.
         position: the next offset that is applied.
         end: the newest known end of the partition; 0 if it is not known yet.
         lag_seconds: the time since the position last equalled the end.
@@ -186,7 +186,7 @@ class Tables:
     def columns(
         self, table: str, fields: Sequence[InputField], keys: Sequence[bytes | None], partitions: Partitions
     ) -> JoinedColumns:
-        """Look the rows of a batch up; see `TableLookup.columns`.
+        """Look up the table rows for the events of a batch; see `TableLookup.columns`.
 
         Raises:
             KeyError: there is no such table.
@@ -199,7 +199,7 @@ class Tables:
         return joined
 
     def prepare(self, signature: Signature, check: Callable[[], object] = lambda: None) -> None:
-        """Decode the columns of a signature's joined fields, so that look-ups need not decode rows. Wait for the reader.
+        """Let the reader decode the columns of a signature's joined fields, and wait. Look-ups then need not decode rows.
 
         Args:
             signature: the signature of a version that is being loaded.
@@ -287,7 +287,7 @@ def _is_restored(table: ReadTable, topic: Topic, since: float) -> bool:
 
 
 def _missing_partition(table: ReadTable, topic: Topic, partition: Partition) -> str:
-    """Return why the rows of an input partition can never arrive: the table has fewer partitions; "" if it has enough."""
+    """Return an error text if the table has no partition for an input partition, whose rows can then never arrive; else ""."""
     name, number = partition
     if number < topic.partitions:
         return ""

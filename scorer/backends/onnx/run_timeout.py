@@ -36,7 +36,7 @@ class RunTimeout:
 
     Args:
         seconds: the time limit of a run.
-        clock: creates the clock of a run. This function is called by the thread of the run when the run starts.
+        clock: creates the clock of a run. It is called at the start of each run, in the thread of the run.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], Clock]) -> None:
@@ -52,7 +52,7 @@ class RunTimeout:
     def __call__(self, options: Any, run: Callable[[], T]) -> T:
         """Call `run` and return its result. Raises InferenceFailed if the run exceeded the time limit.
 
-        `options` are the ONNX Runtime run options that `run` must use; the run is ended through them.
+        `options` are ONNX Runtime's run options. `run` must use them, because a run is ended through its options.
         """
         now = self._clock()
         with self._lock:

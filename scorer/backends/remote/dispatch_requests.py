@@ -77,7 +77,7 @@ class RemoteVersion(Protocol):
 
         Raises:
             grpc.RpcError: The server does not answer.
-            ModelRefused: The model does not have the called signature.
+            ModelRefused: The model has no signature with the name that requests use.
         """
 
 
@@ -91,7 +91,7 @@ class VersionNotReady(Exception):
 
 @dataclass(slots=True)
 class RequestChunk:
-    """The rows [start, stop) of a batch that one request contains. `tries` counts how often they were sent."""
+    """The rows [start, stop) of a batch that one request contains. `tries` counts how often these rows were sent."""
 
     start: int
     stop: int
@@ -297,7 +297,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), fault)
 
     def _answers(self, at: int) -> bool:
-        """Return whether the server scores a test event now, so that it was not the cause of a failed request."""
+        """Return whether the server scores a test event now. If it does, the rows caused the failure, not the server."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:

@@ -1,7 +1,7 @@
 """The location of a version on model servers: its name on the servers, and its files in the folder that servers load from.
 
-The optional `remote.json` of a package names a model that is already on the servers, or overrides the default names. Files for
-a server (`saved_model/`, `repository/`) are written to the folder.
+The optional `remote.json` of a package names a model that is already on the servers, or overrides the default names. The files
+of a package for servers (`saved_model/` or `repository/`) are copied to the folder that servers load from.
 """
 
 import contextlib

@@ -77,8 +77,9 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    Files for a server in a package (in the folder FILES) are written to the folder that the servers load from. The version is
-    then loaded on the servers, and unloaded later. Without such files, the version is already on the servers.
+    If a package has a folder FILES, this backend copies the files into `model.server_folder`, from which the servers load. It
+    then loads the version on the servers, and unloads it later. Without a folder FILES, the version must be on the servers
+    already.
     """
 
     NAME: ClassVar[str]

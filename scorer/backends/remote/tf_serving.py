@@ -99,11 +99,11 @@ class _TfServingVersion:
         raise VersionNotReady(message or f"the version is in state {state}")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Return the inputs and the outputs of the called signature, as the server declares them.
+        """Return the inputs and the outputs that the server declares for the signature that requests use.
 
         Raises:
             grpc.RpcError: The server does not answer.
-            ModelRefused: The SavedModel does not have the called signature.
+            ModelRefused: The SavedModel has no such signature.
         """
         request = M["GetModelMetadataRequest"](model_spec=self._spec, metadata_field=["signature_def"])
         packed = self._calls[at].metadata(request, timeout=STATUS_SECONDS).metadata["signature_def"].value
