@@ -67,7 +67,7 @@ def demo(keep: bool, view: DemoView) -> Summary:
 class DemoTraining(Demo):
     """Runs the steps of the training demo, once, in a sandbox.
 
-    Attributes:
+    Args:
         began: The start of the demo (monotonic seconds).
         flown: A Future with the generated records of all flights and of their outcomes.
     """

@@ -63,9 +63,10 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the path and the value of each field in one row. The path of a field with another source is its name.
+    """Yield the path in the event and the value of each field in one row.
 
-    A field whose default is NaN is omitted if its value in this row contains NaN.
+    A field that is not read from the record's value has its name as the path. A field whose default is NaN is omitted if its
+    value in this row contains NaN.
     """
     for field in signature.fields:
         tensor, place = next(columns(signature, field))

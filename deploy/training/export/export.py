@@ -110,7 +110,7 @@ def export(
 def _copy_model(source: Path, part: Path, signature: Signature) -> Signature:
     """Copy the model of a final training to `part`; return its signature: that of `package/`, or `signature`.
 
-    Raises Refused if `package/signature.json` is malformed, or reads other fields than the rows have; OSError.
+    Raises Refused if `package/` contains anything but plain files, or if its signature is malformed; OSError.
     """
     own_package = source / contract.PACKAGE
     if not own_package.is_dir():

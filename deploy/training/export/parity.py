@@ -29,8 +29,10 @@ Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 def scores(run: Run, signature: Signature, target: Target, tensors: Tensors) -> NDArray[np.float64]:
     """Return the scores of the rows as the ONNX model computes them, in the shape of `Fitted.scores`.
 
-    They are read from the output on which the signature bases its decision, or from its first output. Raises Fatal (exit
-    code 3) if the output has no numbers, or not the columns of the target.
+    The scores are read from the output on which the signature bases its decision, or from its first output.
+
+    Raises Fatal (exit code 3) if the output is not numeric, or has the wrong number of columns for two classes or a regression.
+    The columns of K classes are not checked: see `check_shape`.
     """
     output = signature.decided
     count = len(next(iter(tensors.values())))
@@ -63,7 +65,7 @@ def check_shape(exported: NDArray[np.float64], target: Target) -> None:
 
 
 def check_finite(exported: NDArray[np.float64], rows: LabelledRows) -> None:
-    """Check that all scores are finite. Raises Fatal (exit code 3) with the first event whose score is not."""
+    """Check that all scores are finite. Raises Fatal (exit code 3) with the first event that has another score."""
     faulty = ~np.isfinite(exported).reshape(len(exported), -1).all(axis=1)
     if faulty.any():
         at = int(faulty.argmax())
@@ -78,8 +80,8 @@ def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) ->
     The difference is also measured on changed copies of the events: without each optional field, and with new category names.
 
     Raises:
-        Fatal: Exit code 3 if the difference exceeds 1e-6; the message names the event with the largest difference. Scores of
-            a regression beyond 1 may differ by this share of the score.
+        Fatal: Exit code 3 if a difference exceeds 1e-6. For scores with an absolute value above 1, the limit is 1e-6 of the
+            score. The message names the event with the largest difference.
     """
     first: list[NDArray[np.float64]] = []
     worst = 0.0

@@ -43,7 +43,10 @@ def evaluate(run: Run) -> Evaluated:
 
 
 def measured(run: Run, version: Package) -> dict[str, float]:
-    """Return the metrics of a version on the hold-out rows. Raises Fatal (exit code 3) if it cannot be loaded."""
+    """Return the metrics of a version on the hold-out rows.
+
+    Raises Fatal (exit code 3) if the version cannot be loaded or scores no row.
+    """
     answers, _ = _scored(run, version)
     rows = run.split.hold_out.select(answers.scored)
     return listed_metrics(rows.target, answers.select(answers.scored), rows.outcomes)
@@ -60,9 +63,9 @@ def gate(run: Run) -> GateComparison:
 
 
 def shown_comparison(comparison: GateComparison) -> ComparisonDocument:
-    """Return a comparison as the console shows it.
+    """Convert a comparison to the document that the console shows.
 
-    Raises Fatal (exit code 3) if it exceeds the limits of the document, which labels and scores far from 0 cause.
+    Raises Fatal (exit code 3) if the document would exceed its limits, for example with labels or scores above 1e15.
     """
     try:
         return documents.read(as_json(comparison), ComparisonDocument)
@@ -74,13 +77,13 @@ def shown_comparison(comparison: GateComparison) -> ComparisonDocument:
 def compared(run: Run, challenger: ChampionState, champion: ChampionState | None) -> GateComparison:
     """Compare two versions of the repository on the hold-out rows of this run. Raises Fatal, RegistryError.
 
-    If `champion` is None, the challenger is judged as a first model.
+    If `champion` is None, the challenger is compared with chance or with the best constant prediction.
     """
     return _judged(run, _version(run, challenger), champion)
 
 
 def hold_out_answers(run: Run, version: ChampionState) -> tuple[LabelledRows, ModelAnswers]:
-    """Return the hold-out rows of this run that the version scores, and its answers. Raises Fatal, RegistryError."""
+    """Return the hold-out rows that the version scores, and its scores and decisions. Raises Fatal, RegistryError."""
     answers = _version(run, version).scored
     return run.split.hold_out.select(answers.scored), answers.select(answers.scored)
 

@@ -1,8 +1,8 @@
-"""The lease of a model: of all runs of a model, on any machine and in any folder, one trains at a time.
+"""The lease of a model: only one run of a model trains at a time, on any machine and in any folder.
 
-A run is a member of the consumer group `<name>.training.lease` until it ends. The first member holds the lease, and a process
-that finds the holder in the group ends. Kafka removes a member without heartbeats after `kafka.session_timeout_ms`, so that the
-lease of a killed process ends by itself.
+A run is a member of the consumer group `<name>.training.lease` until it ends. The first member holds the lease. A run fails if
+another member holds the lease. Kafka removes a member without heartbeats after `kafka.session_timeout_ms`, which also ends the
+lease of a killed process.
 """
 
 # Two runs of a model spoil nothing: a promotion expects the champion that its version was compared with. They waste a machine,
@@ -31,7 +31,10 @@ from scorer.settings import Settings
 from training.pipeline.journal import written
 
 MEMBERS = ".lease"
-"""The file in the folder of runs with the member ids of its newest processes. By the folder's lock, earlier ones are dead."""
+"""The file in the folder of runs that lists the group member ids of this process and of earlier processes.
+
+The lock of the folder admits one process, so the earlier processes are dead and their ids do not hold the lease.
+"""
 MOST_MEMBERS = 20
 MOST_CHARACTERS = 20_000
 POLL_SECONDS = 0.3
@@ -69,7 +72,7 @@ class ModelLease:
 
     Args:
         settings: The scorer's settings.
-        file: The file for the member ids of this process and of earlier ones. The members that it names are dead.
+        file: The file that lists the member ids of earlier processes, which are dead. The ids of this process are added to it.
     """
 
     def __init__(self, settings: Settings, file: Path) -> None:

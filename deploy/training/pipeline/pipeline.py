@@ -50,10 +50,11 @@ def begin(
     *,
     force_new: bool = False,
 ) -> Run:
-    """Return the newest run if it can continue, else a new run. `open_events` returns the events of the run in a folder.
+    """Return the newest run if it can continue, else a new run.
 
     A run can continue if it has not ended, and if its plan has these settings and this environment. With `force_new`, the
-    result is always a new run, which trains even if no new label has arrived.
+    result is always a new run, which trains even if no new label has arrived. `open_events` takes the folder of the run and
+    returns the receiver of its events.
     """
     newest = next(reversed(runs(training.folder)), None)
     if newest and not force_new and _goes_on(Journal(newest / FOLDER), training, settings):

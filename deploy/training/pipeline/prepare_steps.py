@@ -25,8 +25,10 @@ from training.validation_gate import gate_defaults
 def plan(run: Run) -> RunPlan:
     """Determine the plan of the run: its configuration, signature and environment.
 
-    Raises RegistryError, and Fatal (exit code 2) if no signing key or no signature is available, if `snapshot.from` does not
-    provide the inputs of the signature, or if the labels do not fit the signature or `gate.metric`.
+    Raises:
+        Fatal: Exit code 2 if there is no signing key or no signature, if the records that `snapshot.from` selects lack fields
+            of the signature, or if the labels do not fit the signature or `gate.metric`.
+        RegistryError: The champion or the key cannot be read.
     """
     run.key  # noqa: B018 - a run without a usable key fails before any work
     champion = _champions(run)
@@ -77,7 +79,7 @@ def join(run: Run) -> JoinResult:
 
 
 def _check_source(run: Run, signature: Signature) -> None:
-    """Check that the records which `snapshot.from` names hold all fields of the signature. Raises Fatal (exit code 2)."""
+    """Check that the records that `snapshot.from` selects have all fields of the signature. Raises Fatal (exit code 2)."""
     features = run.settings.features
     if run.training.snapshot.from_ == "features":
         check_fields(features, signature)

@@ -14,11 +14,10 @@ from training.settings import TrainingSettings
 def open_rows(training: TrainingSettings, settings: Settings, recorded: RecordedRun, progress: Progress) -> Run:
     """Return a run whose step `join` is complete, with the rows of the recorded run.
 
-    If the folder of the run is on this host, its rows are used, which needs no download and no stored snapshot. Otherwise the
-    snapshot is fetched from the registry.
+    If the folder of the run is on this host, the rows are read from it. Otherwise the snapshot is fetched from the registry.
 
     Raises:
-        Fatal: The run has pushed no version whose snapshot could be fetched.
+        Fatal: The folder of the run is not on this host, and the run pushed no version.
         RegistryError: The registry has no snapshot or no signed provenance of the version, or is unreachable.
     """
     for folder in reversed(runs(training.folder)):

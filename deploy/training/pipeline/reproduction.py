@@ -132,7 +132,10 @@ def _metrics(run: Run, recorded: Recorded, pushed: str) -> dict[str, dict[str, f
 
 
 def _difference(run: Run, metrics: Mapping[str, Mapping[str, float | None]], environments: tuple[str, str]) -> str:
-    """Return why the models differ, and by how much: as the environment differs, or as the recipe is not deterministic."""
+    """Return the reason why the models differ, and the difference of the gate's metric if it is known.
+
+    The reason is a different environment, or else a training that is not deterministic.
+    """
     metric = gate_defaults.complete(run.training.gate, run.joined.target).metric
     assert metric is not None
     recorded, now = (metrics.get(metric, {}).get(side) for side in ("recorded", "now"))
@@ -147,8 +150,8 @@ def _difference(run: Run, metrics: Mapping[str, Mapping[str, float | None]], env
 def _outside(run: Run, digest: str, name: str) -> _Outside:
     """Return the external parameters of a run from its signed provenance.
 
-    `digest` is the manifest digest of the version, `name` the id of the run. Raises Refused if there is no such provenance that
-    a trusted key signed.
+    `digest` is the manifest digest of the version, `name` the id of the run. Raises Refused if no trusted key signed a
+    provenance of this run.
     """
     for attested in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (
@@ -166,7 +169,7 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
 def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> TrainingSettings:
     """Return the recorded training settings, with the folders, workers and keys taken from `training`.
 
-    Raises Refused if the version was trained by code of one's own, and the configuration has no command or other code.
+    For a version that a command trained, `training` must name a command with the same code; otherwise Refused is raised.
     """
     own_options = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
     if CODE in config:
@@ -175,7 +178,10 @@ def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> 
 
 
 def _own_recipe(config: dict[str, dict[str, Any]], training: TrainingSettings) -> dict[str, Any]:
-    """Return the recorded section `recipe` of a command, with the options of this machine. Raises Refused."""
+    """Return the recorded section `recipe` of a command. Options that depend on the machine come from `training`.
+
+    Raises Refused if `training` has no command, or if a file of its code differs from the recorded one.
+    """
     recipe = training.recipe
     if not recipe.command:
         raise Refused("the version was trained by a command, but recipe.command is not set", "configure the same recipe")

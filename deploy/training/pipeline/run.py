@@ -1,6 +1,6 @@
 """One run: its settings, folder and journal, and the data that its steps share.
 
-After a kill, the next process computes the same rows, model and scores again from the folder.
+If a process is killed, the next process reads the folder and computes the same rows, model and scores again.
 """
 
 import hashlib

@@ -19,8 +19,12 @@ ATTEMPTS = 5  # without a referrers API, a registry may list only one of two con
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
     """Attest a predicate about a version, unless this key has attested an equivalent one; return the attestation's digest.
 
-    Comparisons are equivalent if they have the same run and champion, provenances if they have the same run, evaluations if
-    they have the same dataset, and other predicates if they are equal.
+    Two predicates of the same type are equivalent if these parts are equal:
+
+    - comparison: the run and the champion
+    - provenance: the run
+    - evaluation: the dataset
+    - other types: the whole predicate
 
     Raises:
         BadFile: The predicate is not valid for its type.

@@ -67,7 +67,7 @@ def standing(store: Store, channel: str) -> Resolution | None:
 
 
 def judged_by(serves: Resolution | None) -> ComparedChampion:
-    """Return the version that the channel serves as the champion of a comparison; an empty champion for None."""
+    """Convert the target of a channel to the champion of a comparison. None, for a missing channel, gives no champion."""
     return ComparedChampion() if serves is None else ComparedChampion(serves.digest, serves.revision)
 
 
@@ -89,19 +89,19 @@ def promote_once(
 ) -> Promoted | Overtaken:
     """Move a channel to a version, unless the champion has changed since the comparison.
 
-    The move is signed if `key` is given. An earlier attempt of this run may have written the move to the channel's history;
-    then that move is completed, and no new move is written.
+    If an earlier attempt of this run has written the move to the channel's history, that move is completed, and no new move is
+    written.
 
     Args:
-        store: The repository.
-        channel: The channel.
-        version: The version's tag.
+        store: The repository of the model.
+        channel: The channel to move.
+        version: The tag of the version.
         digest: The digest that the version must have.
-        judged: The champion of the comparison.
-        run: The id of the run.
-        actor: The actor of the move.
-        now: The time of the move.
-        key: The key that signs the move.
+        judged: The champion with which the run compared the version.
+        run: The id of the run, which is recorded as the reason of the move.
+        actor: The actor to record in the channel's history.
+        now: The time to record in the channel's history.
+        key: The key that signs the move; None for an unsigned move.
 
     Returns:
         The move, or `Overtaken` if the channel was moved since the comparison.

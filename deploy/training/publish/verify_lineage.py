@@ -110,8 +110,8 @@ def evidence(
 ) -> DecisionEvidence:
     """Return what trusted keys attest about the training and the evaluation of a version.
 
-    If the version was compared several times, the comparison with the newest champion is used. With `before`, only champions of
-    an earlier channel revision count. For the comparison that decided a promotion, pass the promotion's revision.
+    If the version was compared several times, the comparison with the newest champion is used. `before` excludes champions of
+    this and later channel revisions. To get the comparison that decided a promotion, pass the promotion's revision.
 
     Raises:
         Refused: An attestation is missing, not signed by a trusted key, or contradicts another one.

@@ -33,7 +33,7 @@ class Fitted(Protocol):
 
 
 class Recipe(Protocol):
-    """A training algorithm with its parameters: one of the product, or a command (see `training.recipes.own`)."""
+    """A training algorithm with its parameters: a built-in recipe, or a user's command (see `training.recipes.own`)."""
 
     name: str
     """The value of `recipe` in training.yaml; `own` for a command."""

@@ -89,9 +89,12 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """The content of `resources.json`: the number of processes or threads, of GPUs, and the address at which processes meet.
+    """The content of `resources.json`.
 
-    `rendezvous` is None if the launcher sets the address, as torchrun does.
+    Attributes:
+        workers: The number of processes or threads.
+        gpus: The number of GPUs.
+        rendezvous: The address at which the processes meet; None if the launcher sets the address, as torchrun does.
     """
 
     workers: int = 1
@@ -183,7 +186,10 @@ def write_rows(rows: LabelledRows, signature: Signature, path: Path) -> str:
 
 
 def read_rows(path: Path, signature: Signature) -> LabelledRows:
-    """Read rows that `write_rows` has written as tensors of the signature. Positions and original records are missing."""
+    """Read a file of `write_rows` and return its rows, with tensors of the signature.
+
+    The positions of the rows are zeros, and their original records are empty: the file does not contain them.
+    """
     table = parquet.read_table(path, memory_map=True)
     count = table.num_rows
     tensors = {}
@@ -206,9 +212,9 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
 
 
 def converted(tensors: Mapping[str, NDArray[Any]], signature: Signature, to: Signature) -> Mapping[str, NDArray[Any]]:
-    """Return tensors of the signature `signature` as tensors of the signature `to`, which has a part of the same fields.
+    """Convert tensors from the layout of the signature `signature` to the layout of `to`.
 
-    Raises Refused if `to` reads a field that `signature` does not have, or reads it as a tensor of varying length.
+    All fields of `to` must be fields of `signature`. Raises Refused if one is missing or has another path, source or length.
     """
     if to == signature:
         return tensors
@@ -289,8 +295,8 @@ class MetricsTail:
     def new_lines(self, *, ended: bool = False) -> list[MetricLine]:
         """Return the lines that were completed since the last call.
 
-        With `ended`, the last line needs no newline. If the file was replaced since then, or written from its start, it is read
-        from its start, and lines of the earlier file do not count. Raises ContractViolation.
+        With `ended`, the last line needs no newline. If the recipe has replaced or rewritten the file since the last call, all
+        lines of the new content are returned, and `score` ignores the earlier lines. Raises ContractViolation.
         """
         try:
             with _open(self._path) as stream:
@@ -384,13 +390,13 @@ def _remove(path: Path) -> None:
 
 
 def remove_models(folder: Path) -> None:
-    """Remove the model of an earlier start, so that only a model of the next start counts."""
+    """Remove the model that an earlier process of the trial wrote, so that only a model of the next process counts."""
     for name in (MODEL, PACKAGE):
         _remove(folder / name)
 
 
 def remove_metrics(folder: Path) -> None:
-    """Remove the metrics of an earlier start."""
+    """Remove the metrics that an earlier process of the trial wrote."""
     _remove(folder / METRICS)
 
 

@@ -1,8 +1,8 @@
 """Encode the tensors of a signature as a matrix of numbers, with one column for each number in a row.
 
-Strings are categories, which are numbered by the mean of an ordering number among the training rows: the share of the second
-of two classes, the share of the less frequent classes of several, or the mean label of a regression. One split of a tree can
-then separate the categories with low means from the categories with high means.
+Strings are categories. They are numbered in ascending order of a mean over their training rows. For two classes, the mean is
+the share of the second class. For more classes, it is the share of all classes but the most frequent one. For a regression, it
+is the mean label. One split of a tree can then separate the categories with low means from the categories with high means.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,9 +67,9 @@ class MatrixEncoding:
 
 
 def learned(tensors: Mapping[str, NDArray[Any]], ordering: NDArray[Any], signature: Signature) -> MatrixEncoding:
-    """Derive the encoding from training rows with these ordering numbers, (B,) (see `ordering_numbers`).
+    """Derive the encoding from training rows. `ordering` (B,) is the result of `ordering_numbers` for these rows.
 
-    The categories of a column are numbered in ascending order of their mean, then by name.
+    The categories of a column are numbered in ascending order of their mean ordering number, then by name.
     """
     columns = []
     for tensor in signature.fed:
@@ -106,7 +106,10 @@ def _numbered(values: NDArray[Any], names: tuple[str, ...]) -> Matrix:
 
 
 def ordering_numbers(target: Target, outcomes: NDArray[Any]) -> NDArray[Any]:
-    """Return the numbers (B,) by whose means categories are ordered: outcomes, or for K classes 0 for the most frequent one."""
+    """Return a number for each row, (B,). Categories are ordered by the mean of this number over their rows.
+
+    The number is the outcome. For K classes, it is 0 for rows of the most frequent class and 1 for other rows.
+    """
     if target.kind != "classes":
         return outcomes
     return np.asarray(outcomes != np.bincount(outcomes).argmax(), np.int8)

@@ -22,7 +22,7 @@ from training.snapshot.target import Target
 DEPLOY = Path(__file__).resolve().parents[2]
 PYTHONS = ("python", "python3")
 SECRETS = ("MODEL_REGISTRY_", "SCORER_", "TRAINING_", "PUBLISHER_")
-"""Prefixes of environment variables that a command does not get: settings of the product, some of them passwords."""
+"""Prefixes of environment variables that are not passed to a command: settings of the product, including passwords."""
 OMITTED = ("__pycache__", ".git")
 MOST_BYTES = 100_000_000
 """The limit of the size of a recipe's code, which each run copies."""
@@ -51,8 +51,8 @@ def code(recipe: RecipeSection) -> dict[str, str]:
     The code consists of the files and folders below `recipe.folder` that arguments of the command name.
 
     Raises:
-        Fatal: Exit code 2 if an argument names a file outside of `recipe.folder`, if the code is too large, or if no file of a
-            command `python FILE` exists.
+        Fatal: Exit code 2 if an argument names a file outside of `recipe.folder`, if the code is too large, or if the
+            FILE of a command `python FILE` does not exist.
     """
     digests = {}
     total = 0
@@ -99,9 +99,9 @@ def copy_code(recipe: RecipeSection, expected: Mapping[str, str], target: Path) 
 
 
 def command(recipe: RecipeSection, copy: Path, processes: int = 0) -> list[str]:
-    """Return the command to start: with the code in the folder `copy`, and with this interpreter for `python`.
+    """Return the command line that starts the recipe from the copy of its code in the folder `copy`.
 
-    With `processes`, the command is started by `recipe.launcher` with this number of processes.
+    `python` is replaced by this interpreter. If `processes` is not 0, `recipe.launcher`, if set, starts so many processes.
     """
     folder = _folder(recipe)
     paths = {path.relative_to(folder).as_posix() for path in _code_paths(recipe)}
@@ -126,7 +126,7 @@ def environment(recipe: RecipeSection, environ: Mapping[str, str], gpus: range |
     Args:
         recipe: The recipe.
         environ: The variables of this process.
-        gpus: The positions of the GPUs that the command may use among those of this process; None for all.
+        gpus: The GPUs that the command may use, as indices into the GPUs of this process; None for all.
     """
     variables = {name: value for name, value in environ.items() if not name.startswith(SECRETS)}
     paths = [str(DEPLOY), str(DEPLOY.parent)]

@@ -91,8 +91,8 @@ class Prepared:
 class FittedTrees:
     """A trained model, whose raw scores are `start` plus the sum of all trees.
 
-    The raw score is the log odds of the second of two classes, or the predicted number of a regression; of K classes, `start`
-    (K,) and the raw scores (B, K) are logits. Of the last chunk only the first `last` trees are used.
+    The raw score is the log odds of the second of two classes, or the predicted number of a regression. For K classes, `start`
+    (K,) and the raw scores (B, K) are logits. Only the first `last` trees of the last chunk are used.
     """
 
     signature: Signature
@@ -258,7 +258,7 @@ class _Growth:
 
 
 def _start(target: Target, outcomes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the raw score before the first tree: the one that fits all outcomes best without looking at the rows.
+    """Return the raw score before the first tree: the constant that fits the outcomes best.
 
     Its shape is (K,) for K classes, else ().
     """

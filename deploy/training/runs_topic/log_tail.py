@@ -1,4 +1,4 @@
-"""The end of the log of a process, which the event of the end of a run contains."""
+"""Keep the last log lines of a process, which are published when its run ends."""
 
 import logging
 import traceback

@@ -1,6 +1,7 @@
-"""The runs in the layout of MLflow's file store: an experiment, one run per training run, and one child run per trial.
+"""Export runs in the layout of MLflow's file store: an experiment, one run per training run, and one child run per trial.
 
-Values of trials become metrics with the budget as the step. Parameters and the metrics of the evaluation keep their names.
+The values that a trial reports become metrics with the budget as the step. Parameters and the metrics of the evaluation keep
+their names.
 """
 
 # The layout is that of mlflow.store.tracking.file_store: FOLDER/EXPERIMENT/RUN/ with meta.yaml, metrics, params, tags and
@@ -35,7 +36,7 @@ class ExportedCounts:
 
 
 def write(history: RunHistory, name: str, folder: Path) -> ExportedCounts:
-    """Write the runs as the experiment `name` to a folder, which must not exist or be empty.
+    """Write the runs as the experiment `name` to an empty or new folder.
 
     Raises Fatal: exit code 2 if the folder is not empty, 3 if it cannot be written.
     """

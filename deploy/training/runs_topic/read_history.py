@@ -47,7 +47,8 @@ def read_history(settings: Settings) -> RunHistory:
 def find_run(history: RunHistory, name: str | None, topic: str, step: str = "") -> RecordedRun:
     """Return the newest run that has completed `step`. Raises Fatal (exit code 2) if there is none.
 
-    `name` is the run's key, id or version; None for any run.
+    `name` is the key, the id or the version of the run; None accepts any run. With an empty `step`, the run need not have
+    completed a step. `topic` is only used in the error message.
     """
     matching = [run for run in history.find(name) if not step or ((done := run.steps.get(step)) and done.seconds is not None)]
     if matching:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class RunDescription:
-    """The facts about a run and its process that the event of its start reports.
+    """The facts about a run and its process, as reported when the process starts.
 
     Attributes:
         folder: The folder of the run on this host.
@@ -30,7 +30,10 @@ class RunEvents(Protocol):
         """Report that a process begins or continues the run. This is the first event of the process."""
 
     def run_ended(self, outcome: str, because: str, exit_code: int, log_tail: str) -> None:
-        """Report the outcome of the run, `failed`, or `stopped` after a requested step. It is the last event of the process."""
+        """Report that the process ends the run. This is the last event of the process.
+
+        `outcome` is the outcome of the run, `failed` after an error, or `stopped` if the run stopped after a requested step.
+        """
 
     def step_started(self, step: str) -> None:
         """Report the start of a step."""

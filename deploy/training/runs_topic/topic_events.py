@@ -282,12 +282,15 @@ def topic_events(settings: Settings, run: str) -> TopicEvents:
 
 
 def _text(text: str) -> str:
-    """Return a text without credentials of URLs; characters that UTF-8 does not have, as in names of files, become `?`."""
+    """Remove the credentials of URLs from a text, and replace lone surrogates, which UTF-8 cannot encode, by `?`."""
     return redacted(text).encode(errors="replace").decode()
 
 
 def _stride(count: int) -> int:
-    """Return which lines of a trial are published at its line number `count`: every line, every second, every fourth, ..."""
+    """Return n, where every n-th line of a trial is published from line `count` on.
+
+    n is 1 for the first DENSE_LINES lines, and doubles as `count` grows.
+    """
     return 1 << max(0, (count - 1) // DENSE_LINES).bit_length()
 
 
@@ -296,7 +299,7 @@ def _finite(value: float) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value of a parameter as a record takes it."""
+    """Convert the value of a parameter to a value that a record can contain; other types become text."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int) and abs(value) <= LARGEST:

@@ -21,10 +21,10 @@ class BuiltInTrial:
         self._rows: dict[str, tuple[object, LabelledRows]] = {}
 
     def run(self, folder: Path) -> str | Fatal:
-        """Train in the folder; return "", or the reason why the trial failed.
+        """Train in the folder. Return "" after a success, or the reason if only this trial failed.
 
-        The result is a Fatal if the recipe rejects the signature or its parameters, because then every trial fails, and if its
-        processes were ended (exit code 4), because then a repeated run continues.
+        Return a Fatal if the whole search must end. Exit code 2: the recipe rejects the signature or the parameters, so every
+        trial would fail. Exit code 4: the processes of the recipe were ended; a repeated run continues.
         """
         _log_to(folder / contract.LOG)
         try:

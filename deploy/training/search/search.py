@@ -135,7 +135,7 @@ def _built_in(recipe: Any) -> BuiltIn:
 
 
 def _parallel(settings: TrainingSettings) -> int:
-    """Return the number of trials that run at a time: of a command on GPUs, at most one for each GPU."""
+    """Return the number of trials that run at a time: `workers`, and for a command on GPUs at most one trial per GPU."""
     if settings.recipe.command and settings.gpus:
         return min(settings.workers, settings.gpus)
     return settings.workers
@@ -152,8 +152,10 @@ def _code(folder: Path) -> dict[str, str]:
 def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
     """Return the parameters of every trial by its number.
 
-    The parameters are those in the settings, and random values for those in `search.space`. Without a search space, trial 0 of
-    a built-in recipe has its defaults, and the others have random values. Raises Fatal (exit code 2).
+    Parameters in the settings have these values in every trial. Parameters in `search.space` are drawn at random. Without a
+    search space, a built-in recipe uses its defaults in trial 0 and draws random values for the other trials.
+
+    Raises Fatal (exit code 2) if a parameter is unknown or invalid.
     """
     import optuna
 
@@ -174,7 +176,8 @@ def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
 def suggest(trial: Any, space: Mapping[str, SearchedParameter], fixed: Params) -> dict[str, int | float | str]:
     """Draw the parameters of a search space. `trial` is an `optuna.Trial`; parameters in `fixed` are not drawn.
 
-    A parameter with a condition is drawn only if the parameters of its condition are drawn or fixed at one of its values.
+    A parameter with a condition `when` is drawn only if each parameter in `when` already has one of the values listed there.
+    Returns the drawn and the fixed values.
     """
     values: dict[str, int | float | str] = dict(fixed)
     for name, parameter in space.items():
@@ -241,9 +244,9 @@ class _Search:
                 self.failures.append(FailedTrial(trial, budget, result.failure, result.log))
 
     def _all_failed(self, budget: int) -> Fatal:
-        """Return the error of a search without a score. The failures are not stored: the next run tries the trials again.
+        """Return the error of a search in which all trials failed.
 
-        Their checkpoints are removed, so that their metrics must not count for the next start.
+        The stored results and the metrics of these trials are removed, so that the next run trains them again.
         """
         for failure in self.failures:
             self._path(failure.trial, budget).unlink(missing_ok=True)

@@ -27,10 +27,10 @@ class TrialProcess(Protocol):
     """A process that trains in the folder of a trial. Its calls come from one thread."""
 
     handle: Any
-    """An object for `multiprocessing.connection.wait`, which is ready when the training may have ended; None without one."""
+    """An object for `multiprocessing.connection.wait`, ready when the training may have ended; None if `ended` is polled."""
 
     def ended(self) -> str | None:
-        """Return None while the training runs; then the reason of its failure, "" if it succeeded.
+        """Return None while the training runs. Afterwards return "" if it succeeded, or the reason of its failure.
 
         Raises:
             Fatal: Exit code 2 if the recipe rejects the signature or the parameters, so that no trial can succeed; 4 if the

@@ -193,7 +193,7 @@ class Workers:
 
 
 def _followed(task: Task) -> contract.MetricsTail:
-    """Open the metrics of a trial at their end. Metrics of a killed process that cannot be read are removed."""
+    """Open the metrics of a trial at the end of the file. A file that a killed process left unreadable is removed first."""
     try:
         return contract.MetricsTail(task.folder, task.budget)
     except ContractViolation:

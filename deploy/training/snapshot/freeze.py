@@ -116,7 +116,10 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
 
 
 def _input_topics(settings: Settings, training: TrainingSettings) -> list[str]:
-    """Return the topics with the inputs: the feature log or the input topics. Raises Fatal (exit code 2) without a log."""
+    """Return the topics that `snapshot.from` selects: the input topics or the feature log.
+
+    Raises Fatal (exit code 2) if the feature log is selected but not configured.
+    """
     if training.snapshot.from_ == "events":
         return list(settings.input.topics)
     if settings.features.topic is None:

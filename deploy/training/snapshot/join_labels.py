@@ -190,8 +190,8 @@ def split(joined: Joined, training: TrainingSettings) -> Split:
     The hold-out ends at `mature_ms`, the validation part ends where the hold-out starts, and the rest is for training.
 
     Raises:
-        Fatal: Exit code 3 if there are too few rows, or the outcomes of a part do not suffice: the training part needs all
-            classes, and every part at least two classes, or two different numbers.
+        Fatal: Exit code 3 if there are too few rows, or too few different outcomes in a part. The training part needs every
+            class, and each other part at least two classes. For a regression, each part needs two different numbers.
     """
     rows = joined.rows
     times = joined.rows.places.time_ms
@@ -402,7 +402,10 @@ def _truth(label: Label | Unusable, is_held: bool, outcome_of: OutcomeReader) ->
 
 
 def _conflicting(ids: NDArray[np.uint64], truths: NDArray[np.float64]) -> int:
-    """Count the ids that have labels with different outcomes. `ids` (n, 2) and `truths` (n,) are of n labels, NaN for none."""
+    """Count the ids that have labels with different outcomes.
+
+    `ids` (n, 2) and `truths` (n,) are the event ids and the outcomes of n labels. Labels with the outcome NaN are ignored.
+    """
     ids = ids[np.isfinite(truths)]
     truths = truths[np.isfinite(truths)]
     order = np.lexsort((truths, ids[:, 1], ids[:, 0]))

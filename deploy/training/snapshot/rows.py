@@ -39,7 +39,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The keys and headers of B records. The key is None for a record without a key, the headers for one without headers."""
+    """The keys and headers of B records. A missing key is None, and so are missing headers."""
 
     keys: list[bytes | None]
     headers: list[Headers]

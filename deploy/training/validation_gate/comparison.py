@@ -49,9 +49,11 @@ class Residuals(msgspec.Struct, frozen=True):
 class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version and its metrics on the compared rows.
 
-    `revision` is the revision of the channel that named the version; 0 if no channel named it, None for the new version of a
-    run. `confusion_matrix` is None for a regression and for more than 100 classes, `residuals` is None unless the target is a
-    regression.
+    Attributes:
+        revision: The channel's revision if the version was selected by a channel, 0 if it was selected by its name or digest,
+            and None for the new version of a run.
+        confusion_matrix: None for a regression and for more than 100 classes.
+        residuals: None for classes.
     """
 
     version: str
@@ -86,8 +88,8 @@ class Discordant(msgspec.Struct, frozen=True):
 class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
     """The difference of the metric (challenger minus champion) on the rows in which the field `field` has the value `value`.
 
-    All slices' intervals together have the confidence of the gate's settings. `scale` is the champion's metric on these rows,
-    by which the margin is multiplied; None if the margin is absolute.
+    The intervals of all slices hold simultaneously with the confidence `gate.confidence`. For a regression, the margin is
+    relative: it is multiplied by `scale`, the champion's metric on these rows. Otherwise `scale` is None.
     """
 
     field: str

@@ -15,8 +15,8 @@ from training.validation_gate.slices import Texts
 class Version:
     """A version and its answers for the hold-out rows.
 
-    `revision` is the revision of the channel that named the version; 0 if no channel named it, None for the new version of a
-    run.
+    `revision` is the channel's revision if the version was selected by a channel, 0 if it was selected by its name or digest,
+    and None for the new version of a run.
     """
 
     version: str

@@ -33,9 +33,12 @@ class Learned:
     def rows(self, rows: LabelledRows, cluster: str) -> int:
         """Return how many of these rows, read from the cluster with the id `cluster`, are in the training data.
 
-        If only one of the two is from the feature log, the positions of the same event differ. Then all rows up to `until_ms`
-        count. If both are from the feature log, rows after the ranges and up to `until_ms` count too, because an event that is
-        scored again has another record there.
+        Rows and training data are compared by the positions of their records. Two cases differ:
+
+        - Only the rows or only the training data are from the feature log. Positions are then not comparable, so all rows up to
+          `until_ms` count.
+        - Both are from the feature log. An event that is scored again has a second record, possibly after the end of the range.
+          Therefore rows after the ranges and up to `until_ms` count too.
         """
         if self.logged != rows.logged:
             return len(rows) if self.until_ms is None else int((rows.places.time_ms <= self.until_ms).sum())

@@ -24,8 +24,8 @@ Intervals = dict[str, Interval | None]
 def of_rows(evidence: VerdictEvidence, blocks: Blocks, metric: str, confidence: float) -> Intervals:
     """Return the differences of the metrics that the rules check, by name, such as `auc`, `recall.late` and `brier`.
 
-    A metric that is undefined for one of the models is omitted, such as `brier` if its scores are not probabilities. The
-    intervals of all classes together are correct with this confidence if there are more than two classes (Bonferroni).
+    A metric that is undefined for one of the models is omitted, such as `brier` if its scores are not probabilities. With more
+    than two classes, the intervals of all classes hold simultaneously with this confidence (Bonferroni correction).
     """
     assert evidence.champion is not None
     target = evidence.rows.target
@@ -42,7 +42,7 @@ def of_rows(evidence: VerdictEvidence, blocks: Blocks, metric: str, confidence: 
 
 
 def above_constant(evidence: VerdictEvidence, blocks: Blocks, metric: str, confidence: float) -> Interval | None:
-    """Return the difference between the challenger and the best constant prediction; None if it is unknown."""
+    """Return the challenger's metric minus that of the best constant prediction; None if the difference is unknown."""
     rows = evidence.rows
     if not len(rows):
         return None
@@ -52,7 +52,10 @@ def above_constant(evidence: VerdictEvidence, blocks: Blocks, metric: str, confi
 
 
 def figure(metric: str, target: Target, blocks: Blocks, answers: ModelAnswers, outcomes: NDArray[Any]) -> Figure | None:
-    """Return a metric of `settings.GateSection.metric`, or `brier`; None if the scores are not probabilities."""
+    """Compute a metric on the rows and on each resample. `metric` is a value of `gate.metric`, or `brier`.
+
+    The result is None if the metric needs probabilities (`log_loss`, `brier`) and the scores are none.
+    """
     scores, decisions = answers
     match metric:
         case "auc":
@@ -102,8 +105,8 @@ def _figures(evidence: VerdictEvidence, scored: ModelAnswers, blocks: Blocks, me
 def of_slices(evidence: VerdictEvidence, blocks: Blocks, metric: str, confidence: float) -> tuple[Slice, ...]:
     """Return the difference of the metric in each slice that has enough rows.
 
-    All intervals together are correct with this confidence (Bonferroni). A slice without an interval is omitted, for example
-    because its rows have only one class.
+    All intervals hold simultaneously with this confidence (Bonferroni correction). A slice without an interval is omitted, for
+    example because its rows have only one class.
     """
     assert evidence.champion is not None
     parts = [(field, value) for field, column in evidence.slices.items() for value in large(column)]

@@ -71,7 +71,11 @@ def goal(metric: str) -> Goal:
 
 
 def decide(target: Target, scores: Numbers) -> Indices:
-    """Return the decisions by the scores alone: a probability of at least 0.5 of two classes, else the largest score."""
+    """Return the decisions (B,) that follow from the scores alone, as in `ModelAnswers`.
+
+    For two classes, the decision is the second class if its score is at least 0.5. For K classes, it is the class with the
+    largest score.
+    """
     if target.kind == "classes":
         return np.asarray(np.nan_to_num(scores, nan=-np.inf).argmax(axis=1), np.intp)
     if target.kind == "binary":
@@ -87,8 +91,8 @@ def evaluate(target: Target, scores: Numbers, outcomes: NDArray[Any], decisions:
       `weighted_f1`, and `precision.CLASS` and `recall.CLASS`. The weighted recall is the accuracy.
     - A regression: `rmse`, `mae` and `r2`.
 
-    `brier` and `log_loss` are undefined if the scores are no probabilities, and the precision of a class if no decision is this
-    class.
+    `brier` and `log_loss` are undefined if the scores are not probabilities. The precision of a class is undefined if no row is
+    decided for the class.
 
     Args:
         target: The target.

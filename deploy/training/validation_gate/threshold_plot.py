@@ -20,7 +20,7 @@ CURVES: tuple[tuple[str, str, Callable[[ThresholdRow], float | None]], ...] = (
 
 
 def plot(figures: ThresholdFigures) -> str:
-    """Return the plot as SVG. The axis at the right is that of the cost, if there are costs."""
+    """Return the plot as SVG. If there are costs, the right axis shows the cost."""
     return picture(WIDTH, HEIGHT, _parts(figures))
 
 

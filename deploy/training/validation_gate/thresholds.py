@@ -14,7 +14,7 @@ STEPS = np.linspace(0.05, 0.95, 19)
 
 
 class ThresholdRow(msgspec.Struct, frozen=True):
-    """The figures of one threshold: rows with a score of at least `threshold` are decided for the class.
+    """The figures for one threshold. Rows with a score of at least `threshold` are decided for the class.
 
     Attributes:
         decided: The share of the rows that are decided for the class.
@@ -35,11 +35,12 @@ class ThresholdFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         class_: The name of the class.
-        rows: The number of rows, and `positives` those with the class.
+        rows: The number of rows.
+        positives: The number of rows with the class.
         auc: The area under the ROC curve; None if all or no rows have the class.
         pr_auc: The area under the precision-recall curve.
-        thresholds: The figures of evenly spaced thresholds.
-        cheapest: The threshold with the lowest cost of all scores; None without a cost matrix.
+        thresholds: The figures of the thresholds that `by_threshold` chooses.
+        cheapest: The figures of the cheapest threshold, where every score is a possible threshold; None without a cost matrix.
     """
 
     class_: str = msgspec.field(name="class")
@@ -54,13 +55,14 @@ class ThresholdFigures(msgspec.Struct, frozen=True, kw_only=True):
 def by_threshold(name: str, scores: Numbers, positive: NDArray[np.bool_], costs: Numbers | None = None) -> ThresholdFigures:
     """Return the figures of a class by threshold.
 
-    Thresholds are 0.05, 0.1 to 0.95 if the scores are probabilities, else these quantiles of the scores.
+    The thresholds are 0.05, 0.1, ... 0.95 if all scores are from 0 to 1. Otherwise they are these quantiles of the scores.
 
     Args:
         name: The name of the class.
         scores: (B,), the scores of the class, at least one.
         positive: (B,), whether a row has the class; true for at least one row.
-        costs: (2, 2), the cost of a row by whether it has the class (row) and is decided for it (column); None without costs.
+        costs: (2, 2), the cost of a row. The first index is 1 if the row has the class, the second is 1 if the row is decided
+            for the class. None without costs.
     """
     probabilities = scores.min() >= 0.0 and scores.max() <= 1.0
     steps = STEPS if probabilities else np.unique(np.quantile(scores, STEPS))
@@ -90,7 +92,11 @@ def by_threshold(name: str, scores: Numbers, positive: NDArray[np.bool_], costs:
 
 
 def _costs(decided: NDArray[np.intp], hits: NDArray[Any], costs: Numbers) -> Numbers:
-    """Return the mean cost of a row if the first `decided` (n,) rows in descending order of the score are decided, (n,)."""
+    """Return the mean cost of a row for each number of decided rows in `decided`, (n,).
+
+    Rows are decided for the class in descending order of their scores. `hits[i]` is the number of rows with the class among the
+    first i rows.
+    """
     rows = len(hits) - 1
     right = hits[decided]
     missed = hits[-1] - right
@@ -100,11 +106,13 @@ def _costs(decided: NDArray[np.intp], hits: NDArray[Any], costs: Numbers) -> Num
 
 
 class DecisionCosts(msgspec.Struct, frozen=True):
-    """The mean cost of a row by the way of deciding among several classes.
+    """The mean cost of a row for two ways to decide among several classes.
 
     Attributes:
-        decided: By the decisions of the version; a decision that is no class costs as much as the dearest one.
-        cheapest: By the lowest expected cost, with the scores as probabilities; None if they are not probabilities.
+        decided: The cost of the version's own decisions. A decision that is no class costs as much as the most expensive
+            decision for the row.
+        cheapest: The cost if each row is decided for the class with the lowest expected cost; None if the scores are not
+            probabilities.
     """
 
     decided: float

@@ -119,7 +119,7 @@ class ShardedBatch(NamedTuple):
         data: The numbers, names and outcomes of all rows.
         parts: The weights by layer.
         shards: For each shard, the indices of its rows.
-        place: The seed of the batch's random numbers.
+        place: The key that seeds the batch's random numbers (see `model.chance`).
     """
 
     job: Job
