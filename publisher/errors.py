@@ -34,7 +34,10 @@ class Aborted(Exception):
 
 
 class Abandoned(Aborted):
-    """The process must stop, and the batch in progress takes too long. It is not published; earlier commits stay valid."""
+    """A stop was requested, and the batch in progress takes too long.
+
+    The batch is not published. Earlier commits stay valid.
+    """
 
 
 class Evicted(Aborted):
@@ -56,7 +59,8 @@ class RecordRejected(RecordFailed):
     Attributes:
         records: the records that may be rejected, as they were passed to the session; empty if unknown.
         certain: whether all of `records` are rejected. Otherwise at least one of them is.
-        one_or_all: whether, in each partition, either one record in `records` is rejected or all of them.
+        one_or_all: True if, in each partition, the broker rejects either exactly one of `records` or all of them. False if this
+            is not known.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class AuditedScore(msgspec.Struct, gc=False):
 
 
 class DeadSource(NamedTuple):
-    """The offsets [first, source] that a dead letter answers, both inclusive.
+    """The events that a dead letter answers: from offset `first` to the position `source`, both inclusive.
 
     `ranged` is true if the dead letter stands for an unreadable batch, and false if it stands for a single event.
     """
@@ -63,8 +63,9 @@ class SwapShares(msgspec.Struct, frozen=True, gc=False):
 class SwapRecord(msgspec.Struct, gc=False):
     """The fields of a swap record that the audits use.
 
-    A scorer writes a swap record when another model version takes over a partition. `topic_id`, `scores_from` and
-    `letters_from` are explained at `DeletedTopicFilter`, and `history` at `VersionCutover`.
+    A scorer writes a swap record when another model version takes over a partition. `topic_id` is the id of the input topic.
+    The first swap record with a new `topic_id` also has the offsets at which the answers to that topic begin: `scores_from` by
+    partition of the scores, `letters_from` by partition of the dead letters. `VersionCutover` explains `history`.
     """
 
     topic: str

@@ -1,7 +1,7 @@
 """Check that each event was answered by the model version to which the traffic split assigns the event's key. Pure.
 
-A traffic split divides the keys between two versions, the champion and the canary. It is recomputed from the swap records
-alone: they contain the first offset of a split, the canary's share of the keys, and the seed of the hash. The bucket of a key
+A traffic split divides the keys between two versions, the champion and the canary. The audit takes the splits from the swap
+records (see `SwapRecord`), which contain the first offset, the canary's share and the hash seed of a split. The bucket of a key
 is `xxh64(key, seed) mod 10,000`, and a canary with p percent owns the buckets below 100 p. For an event without a key, its
 position `topic/partition/offset` is hashed.
 """
@@ -53,7 +53,7 @@ class Answered(NamedTuple):
 
 
 class Assignment:
-    """Checks whether the events of one input partition were scored in the role that the traffic splits give them."""
+    """Checks the scores of one input partition against its traffic splits."""
 
     def __init__(self, source: Partition) -> None:
         self._source = source
@@ -67,8 +67,8 @@ class Assignment:
     def misassigned(self, answers: Iterable[Answered]) -> list[int]:
         """Return the input offsets of the events that were scored in a wrong role.
 
-        An event is in order if its score names the role of the event's key, and the version of that role or the champion scored
-        it.
+        A score is correct if `arm` is the role that the traffic split assigns to the event's key, and `role` is this role or
+        the champion.
         """
         starts = [shares.offset for shares in self._shares]
         return [answer.offset for answer in answers if not self._right(answer, starts)]

@@ -40,10 +40,10 @@ class Window:
     Attributes:
         lo: the first audited offset.
         hi: the offset after the last audited one.
-        end: the end offset of the partition before the answers were read; None for `hi`. An answer to this or a later offset is
-            invented (a phantom).
-        due: the offset that the consumer group had committed before the answers were read; None for `hi`. An event before it
-            must have an answer; a later one may still be pending.
+        end: the end offset of the partition, requested before the answers were read; None means `hi`. An answer to this or a
+            later offset is a phantom: its event does not exist.
+        due: the offset that the consumer group had committed before the answers were read; None means `hi`. All earlier events
+            must have an answer. Later events may still be pending.
     """
 
     lo: int
@@ -61,7 +61,7 @@ class AuditedAnswers:
         source: the input partition.
         offsets: (n,) input offsets of the answered events.
         kinds: (n,) values of Kind.
-        digests: the digest of the model version, for all answers or for each; "" for dead letters.
+        digests: the digest of the model version: one for all answers, or a sequence with one per answer; "" for dead letters.
         ids: (n,) 64-bit hashes of the event ids; None if the answers have no ids.
     """
 
@@ -333,7 +333,7 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due_offset: int) -> dict[str, tuple[int, list[int]]]:
-    """Return the faults that can be found only after all records were added, by name: their count and first offsets.
+    """Return, by name, the count and first offsets of each fault that can be found only after all records were added.
 
     Args:
         ledger: the offsets that were added for one input partition.

@@ -78,10 +78,10 @@ class RegionsReport(Report):
 
 
 class _Copies(NamedTuple):
-    """The copies in one partition of events that were first written in one other partition.
+    """The copies in one partition whose originals are in `origin_partition`.
 
     Attributes:
-        origin_partition: the other partition.
+        origin_partition: the partition in which the events were first written.
         offsets: (n,) the offsets of the copies, ascending.
         origins: (n,) the offsets of the originals.
     """
@@ -117,7 +117,7 @@ class RegionsAudit:
             region: the region.
             partition: the input partition.
             written_here: (n,) the offsets of events that were first written in this partition.
-            copies: the copied events by the partition in which they were first written: the (m,) offsets of the copies in
+            copies: the events in `partition` that are copies. For each origin partition: the (m,) offsets of the copies in
                 `partition`, and the (m,) offsets of the originals.
             due_offset: the offset that the group of this region has committed in the partition.
         """

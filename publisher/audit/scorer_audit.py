@@ -68,8 +68,8 @@ def audit(
         answer_seconds: the longest wait for one answer of the broker.
 
     Raises:
-        Fatal: with exit code 2 for a missing topic, a group without committed offsets or an unknown client property, 3 if the
-            broker rejects the request or a log is truncated while it is read, 4 if the broker does not answer.
+        Fatal: with exit code 2 for a missing topic, a group without committed offsets, or an unknown client property. With 3 if
+            the broker rejects the request, or a log is truncated while it is read. With 4 if the broker does not answer.
     """
     topics = TopicReader(settings, CLIENT_ID, answer_seconds)
     inputs = topics.partitions(plan.inputs)

@@ -1,7 +1,8 @@
 """Check whether an older model version has scored a partition after a newer one. Pure.
 
-Versions are ordered by the revision of the registry channel that named them, as the swap records state it. Revisions are
-compared only within one history of the channel.
+Swap records (see `SwapRecord`) contain the revision of the registry channel that named the version. A version with a higher
+revision is newer. Revisions are compared only within one history of the channel: a recreated channel begins another
+history.
 """
 
 # Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
@@ -50,7 +51,7 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """The offsets of a partition from `offset` on, which no older revision of the same history may score."""
+    """From `offset` on, no revision of the same history that is older than `revision` may score events of the partition."""
 
     revision: int
     offset: int
@@ -61,7 +62,7 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], l
     """Return how many events an older version scored after a newer one, and the first of their offsets.
 
     Args:
-        scored: the offsets that each digest has scored.
+        scored: the offsets that each version has scored, by the digest of the version.
         swaps: the changes of the version in the swap records.
         limit: the largest number of offsets to return.
     """
@@ -87,9 +88,9 @@ def _is_comparable(history: str, other: str) -> bool:
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
-    """Return an assumed change of the version for each digest that scored before the first swap record, oldest first.
+    """Return an assumed cutover to each version that scored before the first swap record, oldest first.
 
-    `first` has the first offset that each digest scored.
+    `first` has the first offset that each version scored, by the digest of the version.
     """
     # Their revisions are negative, so that they are older than every revision in a swap record.
     begin = min((swap.offset for swap in swaps), default=EVERYTHING)
@@ -98,9 +99,9 @@ def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -
 
 
 def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
-    """Divide the offsets of a partition into segments, separately for each version.
+    """Return the segments of each version. The segments of one version cover all offsets of the partition.
 
-    A new segment starts where the version came into use again at another revision.
+    The first segment of a version starts at offset 0. Each swap record of the version starts another segment.
     """
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
@@ -120,9 +121,9 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 
 
 def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
-    """Return the offsets from which a segment's revision is in force.
+    """Return a list with the `Reign` of a segment: the offset from which its revision is in force.
 
-    The list is empty if no swap record names the segment, and its version has scored no event in the segment.
+    The list is empty if no swap record names the start of the segment, and the version has scored no event in the segment.
     """
     # They begin at the start of the segment if a swap record names it, otherwise after the first score in the segment.
     if segment.is_recorded:

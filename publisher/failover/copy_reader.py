@@ -28,7 +28,7 @@ FETCH_BYTES = 16_384  # only one record is needed; the broker sends the whole ba
 class CopyReader:
     """Reads single committed records of partitions that contain copies.
 
-    The function that `for_partition` returns raises Retriable if the broker does not answer within `answer_seconds`, and Fatal
+    The functions from `for_partition` raise Retriable if the broker does not answer within `answer_seconds`. They raise Fatal
     (exit code 3) if a record is not a copy from the expected partition.
     """
 

@@ -64,9 +64,9 @@ class FailoverPlan:
         complete_ms: the latest known time for which the copy is complete: every record that the source contained at this time
             has a copy. 0 if no such time is known.
         lag_records: number of source offsets that were not copied at `seen_ms`.
-        lag_scored: number of offsets that the groups have scored at the source and that are not copied, summed over groups.
+        lag_scored: number of offsets that were scored at the source but not copied, summed over the groups.
         moves: one move per group and partition.
-        against: the client ids of the groups' members, by region. `commit_plan` rejects the plan unless this is empty.
+        against: the client ids of the groups' current members, by region. If there are any, `commit_plan` raises Fatal.
     """
 
     source: str
@@ -84,9 +84,9 @@ def plan(settings: RelaySettings, to: str, now_ms: int) -> FailoverPlan:
     """Plan the moves of the groups to the region `to`. Changes nothing.
 
     Raises:
-        Fatal: with exit code 2 if the settings name no group, or another destination than `to`; 3 if a move would be unsafe (no
-            positions of the source are known, or the destination topics were recreated after the checkpoints); 4 if the
-            destination does not answer.
+        Fatal: with exit code 2 if the settings name no group, or another destination than `to`. With 3 if a move would be
+            unsafe: no positions of the source are known, or a destination topic was recreated after its checkpoints. With 4 if
+            the destination does not answer.
     """
     _refuse_other_regions(settings, to)
     with retriable_as_fatal("check destination.bootstrap_servers"):

@@ -32,7 +32,7 @@ class Right(NamedTuple):
     Attributes:
         operation: the operation.
         kind: the kind of the resource, which is also the name of an option of kafka-acls.sh.
-        name: the name of the resource; with `*` at its end, the prefix of several names.
+        name: the name of the resource, or a prefix of names followed by `*`.
     """
 
     operation: AclOperation
@@ -59,8 +59,8 @@ def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations |
 
     Args:
         needed: the operations that the client needs, by topic.
-        granted: the operations that the broker allows, by topic. Without an entry, or with None, the rights on a topic are
-            unknown, and count as granted.
+        granted: the operations that the broker allows, by topic. If a topic has no entry, or None, its rights are unknown, and
+            no right on it is reported as missing.
     """
     rights = []
     for topic, operations in needed.items():

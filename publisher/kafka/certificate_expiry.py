@@ -23,8 +23,8 @@ def expiry_timestamp(path: Path, *, is_bundle: bool) -> float:
 
     Args:
         path: the file.
-        is_bundle: True for certificates of authorities, which expire with the last one. False for a chain of certificates,
-            which expires with the first one.
+        is_bundle: True for a file of CA certificates: the result is the latest expiry. False for a certificate chain: the
+            result is the earliest expiry.
 
     Raises:
         OSError: the file cannot be read.

@@ -214,7 +214,7 @@ def _create_with_handle(
 
 
 def _create(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
-    """Create a client. The client passes its errors to the property `error_cb`, by default an ErrorWatch.
+    """Create a client. Its errors are passed to an ErrorWatch, unless `properties` contain another `error_cb`.
 
     Raises:
         Fatal: with exit code 2 if librdkafka rejects the properties.
@@ -257,7 +257,7 @@ def transactional_producer(
     plugin: Plugin | None = None,
     **more: Any,
 ) -> Producer:
-    """Create a producer for the pool of a transaction session. Its transactions are not initialized.
+    """Create a producer for the pool of a transaction session. The caller must call `init_transactions`.
 
     Args:
         settings: The connection and the transaction timeout.
@@ -354,7 +354,7 @@ def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | Non
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether an error of a `reader` only reports a missing right to its group, which is not used."""
+    """Return whether an error of a `reader` reports a missing right to a group. Ignore it, because a reader uses no group."""
     return REFUSED.reason(error) == "group"
 
 

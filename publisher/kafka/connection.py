@@ -22,8 +22,8 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
     """Return an administrative client that has received an answer from a broker.
 
     Raises:
-        Fatal: with exit code 2 if the client rejects the settings, 3 if the broker rejects the client or the client does not
-            trust the broker, 4 if no broker answers within `seconds`.
+        Fatal: with exit code 2 if the client rejects the settings. With 3 if the broker rejects the client, or the client does
+            not trust the broker. With 4 if no broker answers within `seconds`.
     """
     watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)

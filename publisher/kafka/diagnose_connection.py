@@ -56,7 +56,7 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
 
 
 def _unencrypted(connection: socket.socket, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
-    """Return why a broker that accepts connections does not answer a client that is configured without TLS."""
+    """Diagnose a broker that accepts connections, but does not answer a client that is configured without TLS."""
     protocol = settings.security.protocol
     setting = f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

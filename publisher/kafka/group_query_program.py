@@ -1,7 +1,7 @@
 """The group query: a program that describes one consumer group for its parent process, and may be aborted by librdkafka.
 
-`isolated_groups.py` starts the program. It reads the properties of its client, which may contain passwords, from its standard
-input.
+`isolated_groups.py` starts the program. The program reads the properties of its client, which may contain passwords, from
+standard input.
 """
 
 # An assertion of librdkafka aborts a process whose query of a group is pending while the coordinator fails or returns
@@ -62,9 +62,9 @@ def describe(admin: AdminClient, group: str, seconds: float, *, rights: bool) ->
 
 
 def main() -> None:
-    """Answer the request in the standard input on the standard output.
+    """Read one request from standard input, and write the answer to standard output.
 
-    The argument is the descriptor of a pipe that the parent keeps open. The process ends when the parent ends.
+    The command-line argument is the descriptor of a pipe that the parent keeps open. This process ends when the parent ends.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_end_with_parent, args=(int(sys.argv[1]),), daemon=True).start()

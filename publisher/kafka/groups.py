@@ -51,11 +51,11 @@ class GroupPosition(msgspec.Struct, frozen=True):
 class GroupReader:
     """Reads the committed positions of one group, with a consumer that does not join the group.
 
-    Methods raise KafkaException if the coordinator does not answer or rejects the request.
+    `committed` and `undecided` raise KafkaException if the coordinator does not answer or rejects the request.
 
     Args:
-        decided: whether to wait while an open transaction may change a position. Otherwise the last committed position is
-            returned.
+        decided: whether to wait for open transactions that may change a position. Otherwise the last committed position is
+            returned at once.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
@@ -82,7 +82,7 @@ class GroupReader:
         return [partition for partition in positions if partition.error is None]
 
     def positions(self, partitions: Collection[Partition], seconds: float, cluster: str) -> tuple[GroupPosition, ...]:
-        """Return the committed positions of the partitions that have one.
+        """Return the committed positions. Partitions without a committed position are omitted.
 
         Args:
             partitions: the partitions.
@@ -105,9 +105,9 @@ class GroupReader:
         """Return the partitions whose committed position an open transaction may still change.
 
         Args:
-            partitions: the partitions. A caller that repeats this call passes the last result.
-            singly: whether to request the partitions one by one, and stop at the first undecided one. Otherwise the result is
-                all partitions or none.
+            partitions: the partitions to check. To check again later, pass the previous result.
+            singly: whether to check the partitions one by one, up to the first undecided partition. The result then also
+                contains the partitions after it, which were not checked. If False, the result is all partitions or none.
 
         Raises:
             KafkaException: if the coordinator does not answer at all.

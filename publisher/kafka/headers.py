@@ -8,9 +8,9 @@ Headers = list[tuple[str, str | bytes | None]] | None
 
 
 def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Exception]]:
-    """Return the headers of each message, and the errors of messages with unreadable headers by message index.
+    """Return the headers of each message, and by message index the error of each message with unreadable headers.
 
-    The headers are None if they are unreadable or the message has none.
+    The headers of a message are None if they are unreadable or the message has no headers.
     """
     # `Message.headers()` fails if a header name is not UTF-8. It is called only once per message, because a second call returns
     # an invalid list that crashes the process. It is called through `map`, because otherwise a later, unrelated call may raise

@@ -32,8 +32,9 @@ class IsolatedGroups:
     Args:
         settings: the connection.
         client_id: the client id.
-        program: the command line of the program, to which the descriptor of the lifeline is added.
-        start_seconds: how long the process may take in addition to the time limit of the query.
+        program: the command line of the program. The descriptor of a pipe is added as the last argument; the pipe reaches its
+            end when this process dies.
+        start_seconds: how long a child process may take to start, in addition to the time limit of its query.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class IsolatedGroups:
 
 @contextlib.contextmanager
 def _lifeline() -> Iterator[int]:
-    """Return a descriptor that reaches its end when this process dies, or when the context ends."""
+    """Yield the read end of a pipe. The pipe reaches its end when this process dies or the context ends."""
     reader, writer = os.pipe()
     try:
         yield reader

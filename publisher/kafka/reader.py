@@ -115,15 +115,15 @@ class TopicReader:
         return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def spans(self, partitions: Collection[Partition], *, undecided: bool = False) -> dict[Partition, Bounds]:
-        """Return the range of retained offsets of each partition, up to the last stable offset.
+        """Return the range of retained offsets of each partition.
 
-        With `undecided`, the range includes records of open transactions.
+        The range ends at the last stable offset. If `undecided` is true, it ends at the high watermark.
         """
         ends = (self.written if undecided else self.visible)(partitions)
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
-        """Return, for each partition in `ends`, the first offset with a timestamp of at least `unix_ms`, or else its end."""
+        """Return the first offset with a timestamp >= `unix_ms` in each partition of `ends`; its end if there is none."""
         offsets = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
@@ -151,9 +151,9 @@ class TopicReader:
 
         Args:
             spans: for each partition, the first offset to read and the offset after the last one.
-            undecided: whether to yield the records of open and aborted transactions too, without waiting for transactions or
-                skipping batches.
-            unread: called with the offsets of a skipped batch; by default they are logged.
+            undecided: whether to yield the records of open and aborted transactions too. If true, the method waits for no
+                transaction and skips no batch.
+            unread: called with the partition and the offsets of a skipped batch; by default they are logged.
 
         Raises:
             UnreadablePartition: if `undecided` is true and the client cannot decompress a batch.
@@ -182,7 +182,9 @@ class TopicReader:
     def _read_sandboxed(
         self, partition: Partition, at: int, stop: int, unread: Unread
     ) -> Iterator[tuple[list[PartitionBatch], int]]:
-        """Read a partition in the sandbox (a child process), from the offset `at` up to the offset `stop` or earlier.
+        """Read a partition in the sandbox (a child process), from the offset `at` up to the offset `stop`.
+
+        Ends before `stop` if the client itself can read the partition again.
 
         Yields:
             A list of batches, empty if a batch was skipped, and the next offset to read.
@@ -239,7 +241,7 @@ class TopicReader:
         Args:
             consumer: the consumer, with the partitions assigned.
             remaining: the stop offset of each partition. Completed partitions are removed.
-            most: how many records the first call of `consume` may return. If it is 1, this limit applies to all calls.
+            most: the largest number of records that the first call of `consume` returns. If it is 1, all calls have this limit.
         """
         # Unless `most` is 1, each later call gets a limit at which it returns about CALL_BYTES.
         deadline = time.monotonic() + STALL_SECONDS

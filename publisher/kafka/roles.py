@@ -43,9 +43,9 @@ ROLES: dict[str, tuple[str, ...]] = {
     "relay": ("publisher run", "publisher check", "publisher status", "publisher checkpoint", "publisher audit"),
     "relay-inputs": ("publisher failover",),
 }
-"""The commands of each role. A role has the name of its user in deploy/kubernetes/kafka."""
+"""The commands of each role. The name of a role is also the name of its Kafka user in deploy/kubernetes/kafka."""
 SERVICES = frozenset({"scorer", "shadow", "rollout-controller", "relay"})
-"""The roles of services. The user in the configuration of a service's command is the user of this role."""
+"""The roles of services. If a command has one of these roles, the user in its configuration is the user of the role."""
 PAGE = "deploy/rights.md"
 
 
@@ -68,7 +68,7 @@ def role_of(arguments: Sequence[str]) -> str | None:
 
 
 def principal(username: str, role: str | None) -> str:
-    """Return the user name that a hint inserts into the commands that grant rights, or a placeholder.
+    """Return the user name for the grant commands in a hint, or a placeholder that the operator replaces.
 
     Args:
         username: the configured user name; empty if there is none, as with client certificates.

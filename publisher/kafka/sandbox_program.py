@@ -1,7 +1,7 @@
 """The sandbox: a program that reads partitions for its parent process in limited memory, and may die from their content.
 
-`sandboxed_reads.py` starts the program and sends requests. In careful mode the process fetches one batch per request, so that
-it knows which batch cannot be read.
+`sandboxed_reads.py` starts the program and sends requests. In careful mode each fetch returns one batch, so that the process
+knows which batch cannot be read.
 """
 
 # librdkafka decompresses a whole batch before it returns a record, and aborts the process if an allocation fails. In this
@@ -63,7 +63,7 @@ class SandboxStart(msgspec.Struct, array_like=True):
     Attributes:
         client: the pickled settings, client id and further properties of the consumer.
         limit: the memory for one batch (bytes).
-        careful: whether the process fetches one batch per request, so that it knows which batch cannot be read.
+        careful: whether each fetch returns one batch, so that the process knows which batch cannot be read.
     """
 
     client: bytes
@@ -219,7 +219,7 @@ class IsolatedReader:
         self._consumer.assign([TopicPartition(request.topic, request.partition, request.offset)])
 
     def _poll_messages(self) -> list[Message]:
-        """Poll the consumer, and return up to about one answer's worth of messages; an empty list if no message has arrived."""
+        """Poll the consumer, and return the messages for one answer; an empty list if no message has arrived."""
         first = self._consumer.consume(1, POLL_SECONDS)
         if not first or first[0].error() is not None:
             return first
@@ -316,7 +316,7 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 
 
 def allowed(limit: int) -> int:
-    """Return how many more bytes this process may allocate: `limit` for one batch, plus SPARE_BYTES, or less."""
+    """Return how many more bytes this process may allocate: `limit` plus SPARE_BYTES, or less if the container has less."""
     # Less if the container has less free memory.
     return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.container_memory().free)))
 

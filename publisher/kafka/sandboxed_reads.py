@@ -113,7 +113,7 @@ class ReaderProcess:
 
     Args:
         limit: the memory for one batch in bytes.
-        careful: whether the process fetches one batch per request.
+        careful: whether to start in careful mode, in which each fetch returns one batch.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class _Suspect:
     Attributes:
         at: the next offset to read.
         left: how many more bytes of records the sandbox reads before it releases the partition to the reader.
-        deaths: how many processes have died in careful mode (one batch per request) while they read from the offset `at`.
+        deaths: how many processes have died in careful mode (one batch per fetch) while they read from the offset `at`.
     """
 
     at: int
@@ -178,10 +178,10 @@ class _Suspect:
 class Sandboxed:
     """Reads the sandboxed partitions of one reader through one child process. The reader's thread owns the instance.
 
-    `partition in sandboxed` tests whether the sandbox reads a partition. No process runs while there are none.
+    `partition in sandboxed` tests whether the sandbox reads a partition. The process runs only while it reads a partition.
 
     Args:
-        child: starts a process. Its argument states whether the process fetches one batch per request.
+        child: starts a process. Its argument is true for careful mode, in which each fetch returns one batch.
     """
 
     def __init__(self, child: Callable[[bool], Child], clock: Callable[[], float] = time.monotonic) -> None:
@@ -288,13 +288,13 @@ class Sandboxed:
         return None
 
     def _restart_in_careful_mode(self) -> None:
-        """End the process. The next process fetches each batch alone, until CAREFUL_BYTES were read."""
+        """End the process. The next process runs in careful mode (one batch per fetch), until it has read CAREFUL_BYTES."""
         self._end()
         self._careful = True
         self._careful_left = CAREFUL_BYTES
 
     def _count_careful_bytes(self, size: int) -> None:
-        """Count bytes that were read in careful mode (one batch per request), and end this mode after CAREFUL_BYTES."""
+        """Count bytes that were read in careful mode (one batch per fetch), and end this mode after CAREFUL_BYTES."""
         # Careful mode starts after a fetch of several batches with an unreadable one. Such a fetch has fewer bytes than
         # CAREFUL_BYTES, so the process has passed the unreadable batch by then.
         self._careful_left -= size

@@ -182,7 +182,10 @@ def resolve(around: Any, base: Path) -> None:
 
 
 def error_line(fault: Mapping[str, Any], key: str) -> str | None:
-    """Return the line for one of pydantic's errors at `key`; None if it is not a SecurityFault."""
+    """Return the line of the error message for `fault`, one of pydantic's errors; None if it is not a SecurityFault.
+
+    `key` is the name of the faulty section.
+    """
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 

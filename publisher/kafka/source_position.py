@@ -89,7 +89,7 @@ def renamed(form: str, region: str, topic: str) -> str:
 def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
     """Return the header `x-origin` of a record that a relay has copied into `partition`; None for any other record.
 
-    `renaming` is the setting `destination.topic`, which names the copies.
+    `renaming` is the setting `destination.topic`, the pattern for the names of destination topics.
     """
     # A record is no copy if `x-copied-to` names another partition: a program has forwarded the headers of a copy. Early
     # releases wrote no `x-copied-to`. A record without it is a copy, unless the relay would have copied its origin to another

@@ -38,7 +38,7 @@ class TopicFollower:
 
     Attributes:
         topics: the existing topics.
-        unread: the partitions that are not yet read to the end that they had at the start.
+        unread: the partitions that are not yet read up to the end offset that they had at the start.
         consumer: the consumer.
     """
 

@@ -231,7 +231,7 @@ class Topics:
             seconds: how long to wait; None for the `answer_seconds` of this instance.
 
         Raises:
-            Retriable: if a topic still has fewer partitions with a leader.
+            Retriable: if a topic has fewer such partitions after this time.
         """
         deadline = time.monotonic() + (seconds or self._seconds)
         while True:

@@ -197,7 +197,7 @@ class CheckpointLog:
         self._read: Offsets = {}
 
     def refresh(self) -> None:
-        """Read up to the current end of the topic. Waits until open transactions in it are decided."""
+        """Read up to the current end of the topic. Waits until open transactions in it are committed or aborted."""
         # An open transaction hides all later records, including those of committed transactions.
         self._read_to(self.reader.written(self.reader.partitions([self.topic])))
 

@@ -87,7 +87,7 @@ class CopyWorker:
     def open(self, registered: Record) -> None:
         """Take over the transactional ids of this worker. Raises the same errors as `TransactionSession.open`.
 
-        `registered` is the record that each producer commits to check that no other process has taken over the ids.
+        Each producer commits the record `registered`. The commit fails if another process has taken over the ids.
         """
         self._writer.open(registered)
 
@@ -322,8 +322,8 @@ class CopyWorker:
         Args:
             consumer: the consumer.
             record: the record.
-            forms: the forms of the dead letter to try in this order: False with the value, True without it (see
-                `RejectedRecord.dead_letter`).
+            forms: the values of the argument `bare` of `RejectedRecord.dead_letter` to try, in this order: False for the
+                complete dead letter, True for a dead letter without the value.
         """
         for bare in forms if self._settings.refusal_topic else ():
             try:
@@ -354,7 +354,7 @@ class CopyWorker:
         return 1, 0
 
     def _stop(self, consumer: Consumer, record: RejectedRecord) -> None:
-        """Stop copying the partition of this record until the relay runs again."""
+        """Stop copying the partition of this record until the next run of the relay."""
         # No record is lost, because the checkpoint stays before the record, and no later record is copied.
         partition = record.partition
         del self._active[partition]

@@ -68,7 +68,7 @@ class TransactionLimit:
         self._candidates.clear()
 
     def record_commit(self, active: Mapping[Partition, Route]) -> None:
-        """Record a commit. If all records of the rejected transaction are committed now, double the limit.
+        """Record a commit. Double the limit, unless some records of the rejected transaction are not committed yet.
 
         Args:
             active: the partitions that are copied now. Other partitions are no longer searched.

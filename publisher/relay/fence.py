@@ -21,7 +21,7 @@ from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.session import Record
 
 Opening = Callable[[Record], None]
-"""Takes over the transactional ids of a lane. Each producer of the lane commits the given record."""
+"""Takes over the transactional ids of one copying thread (lane). Each of its producers commits the given record."""
 
 
 def control_of(settings: RelaySettings, context: Context | None = None) -> TransactionSession:
@@ -47,8 +47,8 @@ def fence(
         control: the session of `control_of`, not open yet.
         checkpoints: the checkpoint log. It is read up to the last stable offset here.
         registered: the registration of this process.
-        openings: for each lane of this process in order, a function that takes over its ids. If empty, the ids of all lanes are
-            taken over and released.
+        openings: for each lane of this process, in order, a function that takes over the ids of the lane. If there are no
+            functions, `fence` takes over the ids of all lanes and releases them.
         on_control_owned: called when the registrations are read and no other process can register. May raise.
     """
     # The registration is written before any lane is taken over: a process that loses a lane must find the registration of the

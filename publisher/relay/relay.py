@@ -64,8 +64,8 @@ class Relay:
         """Copy until `stopping` is set, or until the first failure.
 
         Args:
-            out_of_range: the OutOfRange error that ended an earlier run; None if there was none. CopyRefused is raised if the
-                checks at the start of this run do not find its cause.
+            out_of_range: the OutOfRange error that ended an earlier run; None if there was none. The checks at the start of
+                this run raise an error if they find the cause. Otherwise this method raises CopyRefused.
         """
         if not self.state.copying_since:
             check_reachable(self._settings)

@@ -258,9 +258,9 @@ class RelayRun:
     def _yield_to_earlier_relay(
         self, new: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
     ) -> None:
-        """Give up the new partitions if another relay has begun to copy one of them earlier.
+        """Raise CopyRefused if another relay has written a checkpoint for one of the new partitions earlier.
 
-        In this case the first checkpoints of this relay are deleted, and CopyRefused is raised.
+        Before the error is raised, the checkpoints that this relay has written for the new partitions are deleted.
         """
         # Relays that start at the same time cannot see each other's checkpoints. Each therefore writes its first checkpoints,
         # and then reads the checkpoint topic again. The relay that wrote first continues.

@@ -36,7 +36,7 @@ class SandboxedPartitions:
         """Read the partitions of these routes in the sandbox, unless this process has copied them before.
 
         Returns:
-            The routes that this process has copied before, which the consumer must read.
+            The other routes, which the consumer must read: this process has copied them before.
         """
         others = []
         for route in routes:
@@ -76,9 +76,9 @@ class SandboxedPartitions:
 
 
 def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
-    """Return the rows for the next transaction, at most `most`, up to the first row with unreadable headers.
+    """Return the rows for the next transaction: at most `most`, and only rows before the first one with unreadable headers.
 
-    A row with unreadable headers is returned alone.
+    If the headers of the first row are unreadable, only this row is returned.
     """
     first_unread = next((index for index, row in enumerate(rows[:most]) if row.unread is not None), most)
     return rows[: max(first_unread, 1)]

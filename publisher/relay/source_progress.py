@@ -55,7 +55,7 @@ class Completeness:
         self._snapshots.append(snapshot)
 
     def update(self, copied: Mapping[Partition, int]) -> int:
-        """Update `complete_ms` from the latest poll whose records are all copied, and return it.
+        """Set `complete_ms` to the time of the latest poll whose end offsets the copies have reached, and return it.
 
         Args:
             copied: for each partition, the source offset up to which its copies are committed.

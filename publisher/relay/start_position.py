@@ -1,7 +1,6 @@
 """Decide at which source offset the copy of a partition starts, from its checkpoint and the state of both clusters. Pure.
 
-If the checkpoint contradicts the state of a cluster, the error names both, and the command with which an operator can set the
-position.
+If the checkpoint contradicts the state of a cluster, the error names both. Its hint has the command that sets the position.
 """
 
 from collections.abc import Collection, Mapping
@@ -178,7 +177,7 @@ def _refuse_lost_checkpoint(
 def _refuse_changed_endpoints(
     key: CheckpointKey, checkpoint: Checkpoint, source: CopyEndpoint, destination: CopyEndpoint
 ) -> None:
-    """Raise CopyRefused if the cluster or topic at the source or at the destination is not the one in the checkpoint."""
+    """Raise CopyRefused if a cluster or topic, at the source or at the destination, differs from the checkpoint."""
     if checkpoint.cluster != source.cluster:
         raise CopyRefused(
             f"the checkpoint of {key.topic}[{key.partition}] is from cluster {checkpoint.cluster}, but {key.region} is now "

@@ -44,7 +44,10 @@ class TopicPair(NamedTuple):
 
 
 def selected(settings: RelaySettings, names: list[str]) -> list[str]:
-    """Return the topics that the settings name, even if they do not exist, and the `names` that match a pattern. Pure."""
+    """Return the topics to copy: all topics that the settings name, and each topic in `names` that matches a pattern. Pure.
+
+    A topic that the settings name is returned even if it does not exist.
+    """
     patterns = [re.compile(entry) for entry in settings.source.topics if entry.startswith("^")]
     named = [entry for entry in settings.source.topics if not entry.startswith("^")]
     matched = [name for name in names if any(pattern.match(name) for pattern in patterns)]

@@ -34,7 +34,7 @@ class Route:
         partition: the partition, at the source and at the destination.
         destination: the destination topic.
         origin: the `x-origin` of the partition's records, without the offset at its end.
-        tail: the headers that the relay adds after `x-origin` to a record that is no copy itself.
+        tail: the headers that the relay adds after `x-origin` to a record that is not itself a copy.
         next: the next offset to read.
         read: the offset after the last record that was read. `next` may be higher, past offsets without a record.
         copied: the last offset that was copied; -1 if none.
@@ -45,8 +45,8 @@ class Route:
         confirmed: `copied` in the last committed checkpoint.
         copies_from: the destination offset at which the copies of this source topic begin; see `Checkpoint`.
         level_ms: when the copies of all records were last committed (Unix ms); -1 if never.
-        last_copied: the last copied record that `next` does not include yet.
-        last_skipped: the last record that was not copied and that `next` does not include yet.
+        last_copied: the last record that was copied since `next` was advanced; None if there is none.
+        last_skipped: the last record that was read but not copied since `next` was advanced; None if there is none.
     """
 
     __slots__ = (
@@ -132,7 +132,8 @@ class CopyCounts:
         copied: records that were copied.
         looped: records that came from the destination and were not copied.
         filtered: records that the filter excluded.
-        derived: copied records that carried the headers of another copy, and received their own origin.
+        derived: copied records with the headers of another copy, which a program had forwarded. The relay gave them an
+            `x-origin` of their own.
         refused: records that were produced to the refusal topic.
     """
 

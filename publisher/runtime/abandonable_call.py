@@ -1,4 +1,4 @@
-"""A thread for calls that may never return, so that the caller can abandon them and continue."""
+"""A thread for calls that may never return. The caller can abandon such a call and continue."""
 
 import threading
 from collections.abc import Callable
@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 ABANDON_SECONDS = 1.0
-"""How long a shutdown waits for the end of a background thread.
+"""How long a shutdown waits for a background thread to end.
 
-The thread is a daemon. Its last call to a broker, a registry or a model runtime may take longer.
+The last call of the thread, to a broker, a registry or a model runtime, may take longer. The thread is then abandoned: it is a
+daemon.
 """
 
 

@@ -42,9 +42,9 @@ To = Annotated[str | None, typer.Option("--to", help=f"Only events before this t
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check of a command: its name `check`, whether it is `ok`, and details.
+    """The result of one check: the name of the check, whether it succeeded (`ok`), and details.
 
-    `hint` is the remedy if the check is not ok.
+    `hint` is the remedy if the check failed.
     """
 
     check: str

@@ -144,7 +144,7 @@ class DependencyWaiter:
 
         Raises:
             Aborted: if a stop is requested.
-            Fatal: for any other error, which an operator must correct.
+            Fatal: if the step raises an error that an operator must correct.
         """
         while True:
             try:

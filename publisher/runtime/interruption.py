@@ -29,7 +29,7 @@ class Interrupted(KeyboardInterrupt):
 class Interruption:
     """Delays a signal during steps that must not be interrupted: `with interruption: step()`.
 
-    The first signal during a step raises Interrupted when the step ends. A second signal during the step raises it at once.
+    The first signal during a step raises Interrupted when the step ends. A second signal raises Interrupted at once.
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ def parse_time(text: str) -> int:
 
 
 def resolve_time(when: str | datetime | timedelta) -> int:
-    """Return a time in Unix ms that is given as a text, as a datetime, or as a duration before now.
+    """Convert a text, a datetime, or a duration before now (timedelta) to Unix ms.
 
     A text is a duration such as 1h, or one of the texts that `parse_time` parses. A datetime without a zone is in UTC.
 

@@ -108,7 +108,9 @@ class UncommittedPositions:
 
 
 class CheckpointSession:
-    """Publishes batches at least once; see the module and `publisher.transactions.session.Session`.
+    """Implements `publisher.transactions.session.Session` with at-least-once delivery.
+
+    Methods that raise Aborted for a failed record raise NotAllowed if the broker denies the right to write.
 
     Args:
         make_producer: returns an idempotent producer that reports failed records only. The function has two arguments: the

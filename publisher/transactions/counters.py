@@ -15,8 +15,8 @@ class Counters:
         commit_seconds: total time that the session's thread has waited for commits.
         last_commit_seconds: duration of the last batch's commit; 0 if batches have no commit of their own.
         last_ending_seconds: the part of `last_commit_seconds` after the broker had confirmed the records.
-        open_since: when the open transaction, or the wait for other transactions, began (monotonic seconds); None without
-            either.
+        open_since: when the open transaction, or the wait for other transactions, began (monotonic seconds); None if
+            neither is in progress.
     """
 
     commits: int = 0

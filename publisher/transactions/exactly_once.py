@@ -67,8 +67,8 @@ class TransactionSession:
         ids: the transactional ids, one for each producer.
         transaction_seconds: how long the session may repeat one call that fails.
         counters: the counters to continue; new ones by default.
-        ownership_record: returns a record that the producers commit to check that no other process has taken over the ids; None
-            for a session that sends offsets.
+        ownership_record: returns the record that the producers commit for the check in `ownership_check.py`; None for a session
+            that sends offsets.
         producer_wait_seconds: how long the session waits for an initialised producer before it raises Retriable.
         slow_commit_seconds: a producer whose commit takes this long is replaced by a successor with the same id.
         hang_seconds: a call that has not returned after this time is abandoned.
@@ -295,7 +295,7 @@ class TransactionSession:
         self._pool.close(CALL_SECONDS if self._ownership else 0.0)
 
     def _wait_until_decided(self) -> None:
-        """Wait until the transactions of other producers are decided."""
+        """Wait until the open transactions of other producers are committed or aborted."""
         # `open_since` includes this wait, so that the alert on the age of the open transaction covers it.
         self.counters.open_since = self.counters.open_since or self._clock()
         self._wait_for_others(self._context)

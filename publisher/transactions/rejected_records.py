@@ -89,7 +89,7 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error for the records that are certainly rejected, or, if there are none, for all that may be rejected."""
+        """Return the error to raise. It names the certainly rejected records; if there are none, all candidates."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
@@ -103,9 +103,9 @@ class RejectedRecords:
 def _records_to_produce(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
     """Yield the records that the caller must pass to `producer.produce` one by one.
 
-    The parts of `RecordParts` are handled one after the other. If the records are a PackedRecordBatch and the producer has a
-    librdkafka handle, this function itself passes the records to the producer. It yields only the records that the producer
-    rejects. The caller's `produce` call for such a record then raises the reason.
+    If the producer has a librdkafka handle, this function itself passes the records of a PackedRecordBatch to the producer. It
+    yields only the records that the producer rejects, so that the caller's `produce` call raises the error. The parts of
+    `RecordParts` are handled one after the other.
     """
     if isinstance(records, RecordParts):
         for part in records.parts:

@@ -1,6 +1,6 @@
 """The calls of a transactional producer to the broker: which failed call is repeated, and which exception is raised.
 
-A commit is repeated only while its outcome can still be learned.
+A failed commit is repeated only if the repeated call can still return the outcome.
 """
 
 import contextlib

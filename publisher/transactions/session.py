@@ -109,7 +109,7 @@ class Session(Protocol):
         """
 
     def recover(self) -> None:
-        """Return to a state in which the committed offsets show where to continue, after Aborted.
+        """Recover from Aborted. Afterwards the committed offsets show where to continue.
 
         Raises:
             Fatal: if the session cannot continue.

@@ -98,7 +98,7 @@ def advance(state: SessionState, step: SessionStep) -> SessionState:
 
 
 def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
-    """Return the kind of failure that an error is for the open transaction: REJECT, EVICT or DOUBT.
+    """Classify an error of the open transaction as REJECT, EVICT or DOUBT.
 
     Args:
         error: the error.

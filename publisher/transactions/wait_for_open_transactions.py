@@ -44,7 +44,7 @@ UNAVAILABLE_HINT = "check the brokers, and that the partitions have leaders"
 
 
 class OpenTransactions:
-    """Waits for the open transactions of all producers in the topics that a session writes to, and in its group's positions.
+    """Waits for the end of open transactions, of any producer, in a session's output topics and in its group's positions.
 
     Args:
         settings: the connection.
@@ -52,7 +52,7 @@ class OpenTransactions:
         written: the topics that the session writes to.
         group: the consumer group whose positions the session commits; empty if it commits none.
         read: the input topics in which the session commits positions for `group`.
-        sweep_seconds: how late a broker ends a transaction that has timed out.
+        sweep_seconds: how long after its timeout a transaction may stay open, because brokers check only at intervals.
     """
 
     # A wait that is longer than the transaction timeout and `sweep_seconds` together is logged as an error. By then the broker
