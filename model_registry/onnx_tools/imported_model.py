@@ -46,11 +46,11 @@ def read_member(folder: Path, name: object, limit: int) -> bytes:
 
     Args:
         folder: The folder, whose files are untrusted.
-        name: The path of the file in the folder, as one of the folder's files states it.
+        name: The path of the file below the folder. Another file of the folder names it, so it is untrusted.
         limit: The largest size in bytes.
 
     Raises:
-        Refused: The path is not plain, or the file is missing or too large.
+        Refused: The path is not a relative path of plain names, or the file is missing or too large.
         Unreachable: The file cannot be read.
     """
     path = member(folder, name)

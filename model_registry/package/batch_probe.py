@@ -316,7 +316,7 @@ def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
 
 
 def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
-    """Return at most FIRST_GOLDEN golden examples from the shortest to the longest, and variations of the first of them.
+    """Return up to FIRST_GOLDEN golden examples, the shortest ones first, and variations of the first example.
 
     A changed file or an unexpected zero may crash a model. Fields of bytes, such as files, are therefore not varied, and no
     variation changes a nonzero number to zero.

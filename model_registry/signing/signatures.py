@@ -1,7 +1,8 @@
 """Signatures of versions: signed statements about a manifest's digest and names, stored as referrers of the manifest.
 
-A name has the form MODEL:VERSION. A signature with names is valid only for the content under one of these names, a signature
-without names under every name. cosign verifies these signatures, and this module verifies those of `cosign sign --key`.
+A name has the form MODEL:VERSION. A signature with names is valid only if the content has one of these names. A
+signature without names is valid for any name. cosign verifies these signatures, and this module
+verifies those of `cosign sign --key`.
 """
 
 # The layout is that of cosign 3. cosign writes no names and ignores them. Neither a transparency log nor certificates are used;

@@ -231,7 +231,10 @@ class RemoteStore:
         return self.push_referrer(data)[0]
 
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
-        """Store a manifest; see `Store`. The response header OCI-Subject confirms that the referrers API lists the manifest."""
+        """Store a manifest that refers to another one; see `Store`.
+
+        The result is true if the registry answers with the header OCI-Subject, so that its referrers API lists the manifest.
+        """
         described = manifest.describe_manifest(data)
         missing: RegistryError | None = None
         for _ in self.visibility_attempts():

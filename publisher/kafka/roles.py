@@ -50,7 +50,7 @@ PAGE = "deploy/rights.md"
 
 
 def role_of(arguments: Sequence[str]) -> str | None:
-    """Return the role of a command, or None if no role runs this command.
+    """Return the name of the Kafka user (role) that needs the rights of a command; None for a command without a role.
 
     Args:
         arguments: the command as in `sys.argv`: the path of the program, then its arguments.

@@ -26,7 +26,7 @@ class SessionState(Enum):
 
 
 class SessionStep(Enum):
-    """A transition between two states of a session: a call of the session, or a kind of failure."""
+    """A transition between two states of a session. A method of the session causes it, or a failure."""
 
     BEGIN = "begin"
     PRODUCE = "produce"

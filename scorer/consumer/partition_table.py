@@ -232,7 +232,7 @@ class PartitionTable:
 
     Attributes:
         due: the partitions that the next rewind must include.
-        sandbox_due: the partitions whose next batch the sandbox must read, from the next call of `EventConsumer.take` on.
+        sandbox_due: the partitions that the sandbox must read. The next call of `EventConsumer.take` moves them there.
     """
 
     # Each change of a state updates `due`, so that no batch needs a scan of all states.

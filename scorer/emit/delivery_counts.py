@@ -51,7 +51,7 @@ class Confirmations:
     """Tracks the delivery result of the event of each line. Results arrive once per event, in any order."""
 
     def __init__(self, skipped: int = 0) -> None:
-        """Start after the first `skipped` lines, which an earlier command has completed."""
+        """Start with `skipped` confirmed lines of the file, which an earlier command has written."""
         self.sent = self.written = self.rejected = self.completed = 0
         self._last = skipped
         self._unconfirmed: dict[int, int] = {}  # by line of an unconfirmed event, in order: the number of events given before

@@ -33,7 +33,7 @@ class LoadGuard(Protocol):
         """
 
     def loading(self, identity: str) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager that encloses the trial and the load of a version.
+        """Return a context manager for the code that tries and loads a version.
 
         A crash of this process inside the context counts against the version.
         """

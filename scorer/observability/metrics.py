@@ -118,8 +118,8 @@ class Metrics:
 
     Args:
         counters: the counts that `SessionCounters` exports.
-        model: the settings of the model, whose backend is exported.
-        skipped: counts unreadable records.
+        model: the settings of the model. A metric exports the name of its backend.
+        skipped: the counter of unreadable records.
     """
 
     def __init__(self, counters: Counters, model: ModelSettings, skipped: SkippedRecords | None = None) -> None:

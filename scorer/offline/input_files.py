@@ -307,7 +307,7 @@ class LineRows:
 
 
 def _as_object(line: bytes, without: Sequence[str]) -> bytes:
-    """Return a JSON object for a line: the line's object without these fields, or the line's text in the field `event`."""
+    """Return a JSON object for a line: an object without the fields in `without`, any other text as the field `event`."""
     event = _parse_object(line)
     if event is None:
         return b'{"event":%b}' % orjson.dumps(line.decode("utf-8", "backslashreplace"))

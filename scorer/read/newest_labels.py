@@ -68,7 +68,7 @@ class NewestLabels:
 
 
 def read_newest_labels(reader: TopicReader, settings: Settings, show: ShowProgress) -> NewestLabels:
-    """Read the whole topic of labels. Labels that cannot be used are logged with their number.
+    """Read the whole topic of labels. The number of labels that cannot be used is logged.
 
     Raises:
         Fatal: With code 2 if no topic of labels is configured, the topic does not exist, or the labels have too many different

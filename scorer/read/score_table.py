@@ -174,7 +174,7 @@ def _bytes(message: Message) -> int:
 
 
 def _with_score_type(chunks: Iterable[ScoreRows]) -> Iterator[tuple[Any, ScoreRows]]:
-    """Yield rows with the Arrow type of their scores, which is the type of the first rows with scores.
+    """Yield each chunk of rows with the Arrow type of its scores. The first chunk with scores determines the type.
 
     Raises:
         Fatal: a later score does not fit into this type.

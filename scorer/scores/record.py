@@ -28,7 +28,8 @@ def json_column(values: Sequence[Any]) -> list[bytes]:
 def values(scores: Sequence[bytes]) -> list[Value]:
     """Parse JSON scores for Avro and Protobuf.
 
-    A nested array is flattened in row-major order. In an object of outputs, the value of each output becomes a list.
+    A nested array is flattened in row-major order. A score with several outputs is an object, whose
+    values become lists.
     """
     return [_parse_value(score) for score in orjson.loads(b"[" + b",".join(scores) + b"]")]
 
@@ -198,7 +199,7 @@ class RecordEncoder:
         return list(map(orjson.dumps, self._name_fields(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
-        """Return the Kafka headers of each record, which are copies of the fields `names`, so that consumers can filter."""
+        """Return the Kafka headers of each record: its fields `names`, by which consumers can filter."""
         constant: Headers = [(name, self.provenance[name].encode()) for name in names if name in self.provenance]
         if "status" in names:
             constant.append(("status", status.encode()))

@@ -34,8 +34,8 @@ RECORD_BYTES = 40  # the overhead of a record without key, value and headers, an
 class BatchCollector:
     """Polls batches that are as large as the latency target allows, and no faster than the broker can commit transactions.
 
-    After each batch, the caller must report the outcome to `pacing`, `limiter` and `look_ups`. `largest_record` is the size in
-    bytes of the largest record that every topic of the batch's records accepts.
+    After each batch, the caller must report the outcome to `pacing`, `limiter` and `look_ups`. `largest_record` is the
+    maximum size in bytes of a record that all topics of the batch accept.
     """
 
     def __init__(self, settings: Settings, intake: EventConsumer, quarantine: Quarantine, largest_record: int) -> None:

@@ -103,7 +103,7 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Count an attestation, and select it for its type. A claim never replaces a verified attestation.
+        """Count an attestation, and keep it if it is the best one of its type. An unverified one never replaces a verified one.
 
         Attestations of other types than `documents.TYPES` are ignored.
         """

@@ -98,7 +98,7 @@ class _EventSlices:
 
 @dataclass(slots=True)
 class _SlicedFields:
-    """The parts of the events that match the layout.
+    """The bytes of the events that match the layout, split by field.
 
     Attributes:
         matrix: (events, width), the bytes of all parts of fixed width.

@@ -34,7 +34,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # of
 
 
 class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
-    """The source position of an event, as stored in the field `source` of a version's answer to the event."""
+    """The source position of an event, as stored in the field `source` of a score record or dead letter."""
 
     topic: str
     partition: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
