@@ -222,7 +222,7 @@ class CheckpointSession:
         if released and not lost and self._failure is None:
             try:
                 self._commit(released, RELEASE_SECONDS)
-            except (Aborted, KafkaException) as error:
+            except (Aborted, NotAllowed, KafkaException) as error:
                 log.warning(
                     "positions of released partitions were not committed; the next owner will score events again: %s",
                     error,

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.errors import Aborted
+from publisher.errors import Aborted, NotAllowed
 from publisher.runtime.context import Clock, Context
 from publisher.transactions.at_least_once import (
     CHECKPOINT_SECONDS,
@@ -119,6 +119,16 @@ def test_one_failed_record_keeps_every_position_since_the_last_checkpoint_back(a
     at.session.recover()
     assert at.producers[0].purged
     assert len(at.producers) == 2
+
+
+def test_partitions_are_released_although_a_right_to_write_is_missing() -> None:
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    at = Surroundings(lambda call: (error, False) if call == "deliver" else None)
+    at.publish(b"a")
+    at.session.release([TopicPartition("events", 0)], lost=False)
+    assert at.log.committed == []
+    with pytest.raises(NotAllowed, match="no right to Write on topic 'scores'"):
+        at.session.tick()
 
 
 def test_records_that_are_never_confirmed_are_given_up_together() -> None:
