@@ -34,8 +34,10 @@ STEPS = {
     "network": ("pytest", "tests/network", "--override-ini=cache_dir=.pytest_cache/network"),
 }
 """Name to command; the programs are those of the virtual environment."""
-BESIDE = ("types", "network")
-"""Steps that run one after the other beside all others. They compute while the tests of the step `pytest` wait."""
+BESIDE = ("types",)
+"""Steps that run one after the other beside all others. They compute while the tests of the step `pytest` wait.
+
+The step `network` is none of them: beside five workers of pytest its trainings take nine minutes instead of two."""
 TORCH = ("network", "distributed")
 """Steps and commands that need torch, in a separate environment of 5 GB."""
 RUNS = {
