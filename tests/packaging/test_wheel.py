@@ -2,6 +2,7 @@
 its extras is right."""
 
 import hashlib
+import os
 import re
 import subprocess
 import tomllib
@@ -23,7 +24,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def call(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

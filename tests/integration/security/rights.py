@@ -162,7 +162,8 @@ def relay_auditor(name: str) -> dict[str, Right]:
 def console(name: str) -> dict[str, Right]:
     """`scorer console`, read-only. It does not end where one is missing, but says so on its pages."""
     return {
-        part: (TOPIC, f"{name}.{part}", READ) for part in ("status", "swaps", "scores", "dead", "dead.replayed", "rollouts")
+        part: (TOPIC, f"{name}.{part}", READ)
+        for part in ("status", "swaps", "scores", "dead", "dead.replayed", "rollouts", "runs")
     }
 
 

@@ -65,6 +65,7 @@ GIVEN = {
     "topic": "topic",
     "version": "1.0.0",
     "name": "run-1",
+    "mlflow": "mlflow",
 }
 """A value of each argument and option that some command requires, by its name."""
 BESIDE = {"scorer rescore": ["--status", "scored"], "scorer schema": [f"{REFERENCE}:1.0.0"], "scorer tail": ["--no-follow"]}

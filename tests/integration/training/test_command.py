@@ -102,7 +102,7 @@ def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
         "not ended",
         f"{told['snapshot']['frozen'][:10].replace('-', '')}-{told['run']}",
     )
-    assert {path.name for path in Path(told["folder"]).iterdir()} == {"steps", "records"}
+    assert {path.name for path in Path(told["folder"]).iterdir()} == {"steps", "records", "run.key"}
     again = stage.found()
     assert again == told, "nothing is done twice"
     stage.write(1)
@@ -154,7 +154,7 @@ def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
 def test_a_run_needs_a_key(stage: Stage) -> None:
     (stage.folder / "training.key").unlink()
     assert "training.key" in stage.run(code=2).stderr
-    assert not [*stage.folder.glob("runs/*/*")], "nothing is begun"
+    assert not [*stage.folder.glob("runs/*/steps")], "no step is begun"
 
 
 def test_two_at_a_time_are_refused(stage: Stage) -> None:
