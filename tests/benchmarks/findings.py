@@ -12,7 +12,7 @@ class Finding(NamedTuple):
     ok: bool
 
 
-def told(findings: Iterable[Finding]) -> int:
+def report_findings(findings: Iterable[Finding]) -> int:
     """Print each as it is found. The exit code: 0 where every claim holds, else 1."""
     failed = 0
     for finding in findings:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.benchmarks.findings import Finding, told
+from tests.benchmarks.findings import Finding, report_findings
 from tests.benchmarks.image import build, stages, training
 from tests.integration.scorer.rig import Rig
 
@@ -61,7 +61,7 @@ def main() -> int:
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         build.say(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
         return 2
-    return told(proved(options))
+    return report_findings(proved(options))
 
 
 def proved(options: argparse.Namespace) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.benchmarks.findings import Finding, told
+from tests.benchmarks.findings import Finding, report_findings
 from tests.benchmarks.seeing import rules, runbooks
 from tests.benchmarks.seeing.faults import FAULTS
 from tests.benchmarks.seeing.fleet import Fleet
@@ -42,7 +42,7 @@ def main() -> int:
         return 2
     faults = [name for name in FAULTS if not options.only or name in options.only or name == next(iter(FAULTS))]
     with tempfile.TemporaryDirectory() as name:
-        return told(run(Path(name), faults, complete=not options.only))
+        return report_findings(run(Path(name), faults, complete=not options.only))
 
 
 def run(folder: Path, faults: list[str], *, complete: bool) -> Iterator[Finding]:

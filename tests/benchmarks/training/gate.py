@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from scorer.evaluation.quality_metrics import auc
-from tests.benchmarks.findings import Finding, told
+from tests.benchmarks.findings import Finding, report_findings
 from training.demo_dataset import source_data
 from training.demo_dataset.features import event, late
 from training.settings import GateSection
@@ -82,10 +82,10 @@ def main(arguments: Sequence[str]) -> int:
     if stated.target == "binary":
         if stated.scores is not None:
             parser.error("--scores needs --target classes or --target regression")
-        return told(findings())
+        return report_findings(findings())
     from tests.benchmarks.training import gate_of_targets
 
-    return told(gate_of_targets.findings(stated.target, stated.scores))
+    return report_findings(gate_of_targets.findings(stated.target, stated.scores))
 
 
 def findings() -> Iterator[Finding]:

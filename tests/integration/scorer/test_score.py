@@ -201,7 +201,7 @@ def test_versions_and_files_are_chosen_and_checked(rig: Rig) -> None:
     assert "already has the column 'score'" in refused("again.parquet")
     rig.run("scorer", "score", "scorer.yaml", "again.parquet", "--prefix", "new_", "--output", "new.csv")
     assert (rig.folder / "new.csv").read_text().splitlines()[0] == "a,kind,score,new_score,new_decision,new_status,new_error"
-    (rig.folder / "broken.parquet").write_bytes(b"PAR1 and no more")
+    (rig.folder / "broken.parquet").write_bytes(b"PAR1 without a footer")
     assert "broken.parquet cannot be read" in refused("broken.parquet")
     (rig.folder / "rows.xlsx").write_bytes(b"")
     assert "the format of rows.xlsx is unknown" in refused("rows.xlsx")

@@ -60,8 +60,8 @@ def lag(secured: Secured, ground: Ground, user: str) -> int:
     found = admin.list_offsets(dict.fromkeys(partitions, LATEST))
     ends: int = sum(future.result(ANSWER_SECONDS).offset for future in found.values())
     group = f"{NAME}.training"
-    told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(ANSWER_SECONDS)
-    committed: int = sum(partition.offset for partition in told.topic_partitions or [])
+    offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(ANSWER_SECONDS)
+    committed: int = sum(partition.offset for partition in offsets.topic_partitions or [])
     return ends - committed
 
 
@@ -80,10 +80,10 @@ def properties(secured: Secured, user: str) -> dict[str, Any]:
 def test_a_run_works_with_the_least_rights_and_its_trigger_sees_it(secured: Secured, ground: Ground) -> None:
     as_user(secured, ground, "training")
     run = ground.training("run")
-    told, _ = run.communicate(timeout=120)
+    document, _ = run.communicate(timeout=120)
     said = (ground.folder / "log").read_text()
     assert run.returncode == 0, said
-    assert json.loads(told)["outcome"] == "promoted"
+    assert json.loads(document)["outcome"] == "promoted"
     assert "no right" not in said
     assert "not written to trained.runs: Broker: Topic authorization failed" in said
     assert lag(secured, ground, "trigger") == 0
@@ -93,9 +93,9 @@ def test_a_run_with_the_right_on_the_topic_of_runs_writes_its_events(secured: Se
     as_user(secured, ground, RECORDING)
     written = len((ground.folder / "log").read_text())
     run = ground.training("run")
-    told, _ = run.communicate(timeout=120)
+    document, _ = run.communicate(timeout=120)
     said = (ground.folder / "log").read_text()[written:]
-    assert (run.returncode, json.loads(told)["outcome"]) == (0, "nothing-new"), said
+    assert (run.returncode, json.loads(document)["outcome"]) == (0, "nothing-new"), said
     assert "was not written" not in said
     listed = ground.training("list")
     rows, _ = listed.communicate(timeout=120)
@@ -131,7 +131,7 @@ def test_what_a_run_lacks_to_commit_is_named(secured: Secured, ground: Ground, l
 
 @pytest.mark.parametrize(
     ("right", "error"),
-    [("labels", KafkaError._NOENT), ("trigger", KafkaError.GROUP_AUTHORIZATION_FAILED)],  # no leader is told of the labels
+    [("labels", KafkaError._NOENT), ("trigger", KafkaError.GROUP_AUTHORIZATION_FAILED)],  # no leader has the labels
 )
 def test_the_trigger_is_blind_without_any_of_its_rights(secured: Secured, ground: Ground, right: str, error: int) -> None:
     with pytest.raises(KafkaException) as raised:
