@@ -172,8 +172,9 @@ class Service:
                 with ExitStack() as stop:
                     running = self._start_up(stop)
                     on_serving(health.address)
-                    self._main_loop(running)
-                log.info("the scorer has stopped; everything scored is committed")
+                    committed = self._main_loop(running)
+                outcome = "everything scored is committed" if committed else "the outcome of its last transaction is unknown"
+                log.info("the scorer has stopped; %s", outcome)
             except Aborted:
                 log.info("the scorer has stopped before the first event")
 
@@ -301,11 +302,12 @@ class Service:
         self._waiter.retry_until_available(versions.start)
         return versions
 
-    def _main_loop(self, running: _RunningWorker) -> None:
+    def _main_loop(self, running: _RunningWorker) -> bool:
+        """Score events until the worker must stop. Return whether every score is committed."""
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
         foreign_members = ForeignMembers(self._settings.name, self._brokers.group_members, self._metrics.foreign_members.set)
         try:
-            running.worker.run(lambda: self._must_stop(running.guard), lambda: self._tick(running, foreign_members))
+            return running.worker.run(lambda: self._must_stop(running.guard), lambda: self._tick(running, foreign_members))
         except Fatal:
             self._brokers.check_rights()
             raise

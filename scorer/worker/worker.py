@@ -122,8 +122,10 @@ class Worker:
         self._version_changed = False
         self._commit_passed_at = 0.0
 
-    def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
+    def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> bool:
         """Score batches until `stopping()` returns True, then commit and release the partitions. Raises Fatal.
+
+        Return whether every score is committed. Otherwise the next owner of the partitions resolves the last transaction.
 
         The check of the context may raise Abandoned to end the call in the middle of a batch.
 
@@ -137,8 +139,7 @@ class Worker:
             try:
                 self._step_or_recover(now)
             except Abandoned as error:
-                self._abandon(error)
-                return
+                return self._abandon(error)
             except Aborted as error:
                 self._fail(error, now)
             if now >= next_second or self._version_changed:
@@ -147,8 +148,10 @@ class Worker:
                 self._batch_metrics.observe_partitions()
                 self._poll_quarantine()
                 each_second()
-        if self._backoff.pending is None and self._finish():
-            self._claims.clear_owner()
+        if self._backoff.pending is not None or not self._finish():
+            return False
+        self._claims.clear_owner()
+        return True
 
     def _step_or_recover(self, now: float) -> None:
         """Run one step. After a failure, poll the group until the recovery is due, then recover. Raises Aborted."""
@@ -413,16 +416,14 @@ class Worker:
             self._narrow_targets()
         self._backoff.clear_pending()
 
-    def _abandon(self, error: Abandoned) -> None:
-        """Commit the batches that were published before the abandoned batch. The next owner scores the abandoned batch."""
+    def _abandon(self, error: Abandoned) -> bool:
+        """Commit the batches that were published before the abandoned batch. Return whether this succeeded.
+
+        The next owner of the partitions scores the abandoned batch.
+        """
         log.warning("%s", error)
         self._traces.fail(error)
-        try:
-            self._session.checkpoint()
-        except Aborted as failure:
-            log.warning(
-                "the outcome of the last transaction is unknown; the next owner of the partitions resolves it: %s", failure
-            )
+        return self._finish(commit_passed=False)
 
     def _narrow_targets(self) -> None:
         """Use at most as many partitions of the output and dead-letter topics as these topics have now.
@@ -434,10 +435,14 @@ class Worker:
             counts = ", ".join(f"{target.topic} {target.partitions}" for target in targets)
             log.warning("the output topics have fewer partitions now; the number of partitions in use is: %s", counts)
 
-    def _finish(self) -> bool:
-        """Wait for the outcome of the last publish, and commit all positions. Return whether both succeeded."""
+    def _finish(self, *, commit_passed: bool = True) -> bool:
+        """Wait for the outcome of the last publish, and commit all positions. Return whether both succeeded.
+
+        If `commit_passed` is False, the positions after skipped events are not committed.
+        """
         try:
-            self._commit_passed()
+            if commit_passed:
+                self._commit_passed()
             self._session.checkpoint()
         except Aborted as error:
             log.warning(

@@ -211,6 +211,12 @@ class Cluster:
         number = metadata.topics[topic].partitions[0].leader
         return next((node for node in self.nodes if node.number == number), self.nodes[0])
 
+    def keep_logs(self, folder: Path) -> None:
+        """Copy what the nodes logged into this folder."""
+        for node in self.nodes:
+            for log in node.folder.glob("*.log"):
+                shutil.copyfile(log, folder / f"{node.folder.name}-{log.name}")
+
     def close(self) -> None:
         for node in {*self.nodes, *self._controllers}:
             node.close()

@@ -81,11 +81,16 @@ class Ground:
         return self.folder / "registry"
 
     def close(self) -> None:
-        """End everything, and remove all but the logs of rounds that were kept."""
+        """End everything. Of rounds that were not clean, keep the logs of scorers and brokers, and the small disk."""
+        kept = any(self.folder.glob("round-*"))
+        if kept:
+            self.cluster.keep_logs(self.folder)
         self.cluster.close()
         if self.disk is not None:
+            if kept:
+                shutil.copytree(self.disk, self.folder / "records", ignore=shutil.ignore_patterns("ballast"))
             subprocess.run(["umount", str(self.disk)], check=False)
-        if not any(self.folder.glob("round-*")):
+        if not kept:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -93,10 +93,10 @@ class Looped:
         )
         self.group.assign(0, claimed=False)
 
-    def run(self, steps: int) -> None:
-        """So many steps, then a stop."""
+    def run(self, steps: int) -> bool:
+        """Run so many steps, then a stop. Return whether every score is committed."""
         remaining = iter(range(steps))
-        self.loop.run(lambda: next(remaining, None) is None, lambda: None)
+        return self.loop.run(lambda: next(remaining, None) is None, lambda: None)
 
     def published(self) -> list[tuple[list[str], list[tuple[int, str]]]]:
         """Of each publish: the topics of its records; the offset and owner of each position."""

@@ -183,13 +183,19 @@ def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
 def test_after_a_last_commit_that_failed_nothing_more_is_published(failing: str) -> None:
     looped = Looped()
     getattr(looped.session, failing).side_effect = Aborted("the broker gave up the transaction")
-    looped.run(0)
+    assert not looped.run(0), "not every score is committed"
     assert looped.published() == []
+
+
+def test_a_stop_while_a_failed_batch_is_not_repeated_yet_reports_scores_that_are_not_committed() -> None:
+    looped = Looped()
+    looped.session.publish.side_effect = Aborted("the broker gave up the transaction")
+    assert not looped.run(1)
 
 
 def test_after_a_good_end_the_partitions_have_no_owner() -> None:
     looped = Looped()
-    looped.run(0)
+    assert looped.run(0), "every score is committed"
     assert looped.published() == [([], [(7, "")])]
 
 
