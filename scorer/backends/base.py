@@ -17,11 +17,11 @@ from publisher.runtime.dependency_wait import MODEL_SERVERS, DependencyUnavailab
 from publisher.runtime.watchdog import BROKEN
 
 REMOTE = "remote"
-"""The device of models on servers. The servers select the hardware and do not report it."""
+"""The value of `Model.device` for models on servers, which do not report their hardware."""
 
 
 class ModelRefused(Exception):
-    """This scorer cannot serve a version: its model is broken, contradicts its signature, or has an unmet requirement."""
+    """This scorer cannot serve a version: the model is broken or contradicts its signature, or a requirement is not met."""
 
 
 class BackendMissing(Fatal):
@@ -93,7 +93,7 @@ class Model(Protocol):
 
 
 class Backend(Protocol):
-    """A runtime in this process or a kind of model server, which opens the models of packages."""
+    """Opens the models of packages. There is one backend for each runtime in this process and each kind of model server."""
 
     def open(self, package: Package) -> Model:
         """Open the model of a package.

@@ -65,7 +65,7 @@ class BatchCost:
     Attributes:
         size: the number of events in a batch.
         model: the seconds that the model takes for a batch.
-        loop: the seconds for a batch in the whole loop: decoding, model and encoding.
+        loop: the seconds that a batch takes in the whole loop: to decode it, run the model and encode the scores.
         events_per_second: the throughput of one process, without the time of the Kafka clients.
     """
 
@@ -83,13 +83,13 @@ class BenchReport:
 
     Attributes:
         buckets: the batch sizes to which the model pads batches; empty without padding.
-        worthwhile: the padding sizes that the measured costs suggest.
+        worthwhile: the bucket sizes that `select_sizes` selects for the measured times of the model.
         points: the measured times, by ascending batch size.
         fixed: a, in seconds per batch.
         per_event: b, in seconds per event.
         latency_target: the latency target in seconds.
         batch: the largest measured size within the latency target; 0 if none is.
-        events_per_second: the throughput of the best size.
+        events_per_second: the highest throughput of a measured size.
         native: which parts of the native library are in use, in words.
     """
 
@@ -188,13 +188,16 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
 
 
 def _tables_of(signature: Signature | None) -> dict[str, TableSettings]:
-    """Return the tables of the joined fields. The benchmark reads no topics, and uses the key of the record."""
+    """Return settings for each table that the version joins, by the name of the table.
+
+    The topics in these settings are never read. The key of an event's record is the key of its row.
+    """
     names = field_sources.joined_fields(signature) if signature is not None else ()
     return {name: TableSettings(topic=name) for name in names}
 
 
 def _joined_values(model_package: Package) -> dict[str, NDArray[Any]]:
-    """Return the values of the joined fields in the first golden example, by name; empty without golden examples."""
+    """Return the value of each field in the first golden example, by field name; empty without golden examples."""
     signature = model_package.signature
     if signature is None or not model_package.golden:
         return {}
@@ -221,7 +224,10 @@ def _measure_sizes(
 
 
 def _fit_line(points: Sequence[BatchCost]) -> tuple[float, float]:
-    """Fit a and b of T(B) = a + b B to the times of the loop, by the squares of the relative errors. Neither is negative."""
+    """Return (a, b) of the line T(B) = a + b B that fits the loop times best. Neither a nor b is negative.
+
+    The fit minimizes the squares of the relative errors.
+    """
     if len(points) < 2:
         return 0.0, points[0].loop / points[0].size
     sizes, seconds = (np.array(column, np.float64) for column in zip(*((p.size, p.loop) for p in points), strict=True))

@@ -160,7 +160,7 @@ def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
 
 
 def _members(settings: Settings, admin: AdminClient) -> Finding:
-    """Check that the consumer group has only scorers as members, and report whether it exists and is visible."""
+    """Check that all members of the consumer group are scorers. Report a group that does not exist or is not visible."""
     try:
         members = groups.described(admin, settings.name)
         others = foreign_members.select_foreign(members, settings.name)
@@ -201,7 +201,7 @@ def _topics(
 
 
 def _tables(settings: Settings, described: dict[str, topics.DescribedTopic], admin: AdminClient) -> Iterator[Finding]:
-    """Check that the topics of tables are compacted. `_topics` reports missing ones, and those with other partitions."""
+    """Check that the topics of tables are compacted. `_topics` checks that they exist, and their numbers of partitions."""
     faults = topics.uncompacted(settings, described)
     if (broker := _broker_settings(admin)) and is_compaction_disabled(broker):
         faults.append("the broker compacts no topic, so that old rows of tables are never removed: log.cleaner.enable is false")
@@ -413,7 +413,7 @@ def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[R
 
 
 def table_keys(settings: Settings, topic: str, tables: CountedKeys, events: int) -> Iterator[Finding]:
-    """Check that the newest events of a topic, `events` in number, have the keys of tables."""
+    """Check that the newest events of a topic have the keys of tables. `events` is the number of these events."""
     # If the path of a key is misspelt, each event is scored with the defaults of the joined fields, or dead-lettered.
     for table, without in tables.without_key.items():
         if without:
@@ -434,9 +434,9 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
 
 
 def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
-    """Return the messages at the newest SAMPLE offsets of each partition of `topic`, and the number of these offsets.
+    """Read the newest SAMPLE offsets of each partition of `topic`. Return the messages, and the number of offsets.
 
-    There may be fewer messages than offsets. Raises Fatal if the topic cannot be read.
+    Some offsets contain no message. Raises Fatal if the topic cannot be read.
     """
     # Transaction markers have offsets too.
     reader = TopicReader(settings.kafka, f"{settings.name}.check")

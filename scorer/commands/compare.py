@@ -88,10 +88,14 @@ def compare(
 
 @contextlib.contextmanager
 def _load_version(settings: Settings, name_or_folder: str | None) -> Iterator[tuple[str, LoadedModel]]:
-    """Load a version, or the champion, with the same checks as a scorer; yield the version's name and its loaded model.
+    """Load a version with the same checks as a scorer. Yield the version's name and its loaded model.
 
-    Raises RegistryError, Fatal and BackendUnavailable. Fatal is also raised if the version has joined fields, and there is no
-    feature log with its inputs.
+    `name_or_folder` is as in `find_package`; None for the champion.
+
+    Raises:
+        RegistryError: The version cannot be pulled.
+        Fatal: The version is rejected, or it has joined fields and the feature log does not contain its inputs.
+        BackendUnavailable: A model server is unavailable.
     """
     named = find_package(settings, name_or_folder)
     if named.package.signature is not None:
@@ -149,7 +153,7 @@ def _rules(report: ComparisonReport) -> Table:
 
 
 def _labelled(assessment: Assessment) -> list[RenderableType]:
-    """Return a table of both versions' quality figures on labelled events, with their differences, and lines of counts."""
+    """Return a table that compares the quality of both versions on labelled events, and lines that count unused labels."""
     deltas = differences(assessment)
     table = _table(f"by the labels of {assessment.labelled:,} events", "", "champion", "candidate", "difference")
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):

@@ -27,7 +27,7 @@ from scorer.settings import load
 SHOW_SECONDS = 0.2  # between two updates of the progress bar
 STDIN = Path("-")
 Progress = Callable[[int, int], None]
-"""Called with the number of events passed to the producer and the bytes of their lines."""
+"""Called with the number of events passed to the producer, and the size of their lines in bytes."""
 TICK = 0.01  # seconds between bursts with --rate: one request per event would cost broker and client more
 
 
@@ -110,7 +110,10 @@ def _headers(items: list[str]) -> list[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
-    """Open the file, or stdin if `file` is `-`. Raises Fatal (2) if opening fails, or a read in the `with` block fails."""
+    """Open the file, or stdin if `file` is `-`.
+
+    Raises Fatal with exit code 2 if the file cannot be opened, or if a read in the `with` block fails.
+    """
     try:
         if file != STDIN:
             with file.open("rb") as lines:
@@ -138,7 +141,10 @@ def _progress(file: Path) -> Iterator[Progress]:
 
 
 class WritePace:
-    """Limits the rate of events, in bursts of TICK seconds. Pure: times are in seconds of a monotonic clock."""
+    """Computes the pauses that limit the rate of events. Pure; times are monotonic seconds.
+
+    There is at most one pause per TICK seconds. Between two pauses, the events are written in a burst.
+    """
 
     def __init__(self, rate: float | None, began: float) -> None:
         self._rate = rate
@@ -146,7 +152,7 @@ class WritePace:
         self._allowed = 0.0
 
     def pause(self, count: int, now: float) -> float:
-        """Return how many seconds to wait at `now` before writing the event with the number `count`, counted from 0."""
+        """Return the seconds to wait from `now` before the next event is written. `count` events were written before it."""
         if self._rate is None or count < self._allowed:
             return 0.0
         due = self._began + count / self._rate
@@ -164,7 +170,7 @@ def write(
     Args:
         writer: the producer.
         lines: the lines to write.
-        template: makes a record from a line.
+        template: the template that turns a line into a record.
         rate: events per second; None for no limit.
         progress: called a few times per second.
 

@@ -144,9 +144,9 @@ def _bake_seconds(bake: str | None, follow: bool) -> int:
 def _contestants(
     settings: Settings, window: TimeRange, given: Sequence[ContestVersion | None], follow: bool
 ) -> tuple[dict[Partition, Bounds], Contestants | None]:
-    """Return the offset ranges to read, and the two versions. The versions are None if the records do not name two versions.
+    """Return the offset ranges to read, and the two versions to compare.
 
-    If `follow` is true, wait until the records name two versions.
+    If the records do not name two versions: wait for more records if `follow` is true, else return None for the versions.
     """
     reader = TopicReader(settings.kafka, f"{settings.name}.judge")
     while True:

@@ -50,7 +50,7 @@ def labels(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a text to a file. Raises Fatal (2) if that fails."""
+    """Write a text to a file. Raises Fatal with exit code 2 if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

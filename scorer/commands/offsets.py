@@ -93,7 +93,7 @@ def select(rows: Sequence[PartitionOffsets], topic: str | None, partition: int |
     """Return the rows of a topic and of a partition number; None selects all. Pure.
 
     Raises:
-        Fatal: No row matches. The hint of the error is `hint`, or, if `topic` is unknown, the input topic with a similar name.
+        Fatal: No row matches. The error's hint suggests an input topic similar to `topic`, or else is `hint`.
     """
     chosen = [row for row in rows if topic in (None, row.topic) and partition in (None, row.partition)]
     if chosen:

@@ -116,10 +116,11 @@ def _with_version(settings: Settings, version: str | None) -> Settings:
 
 
 def _load_version(settings: Settings, version: str | None) -> Servable:
-    """Load the version that scores events again, with the same checks as a scorer.
+    """Load the version that scores events again, with the same checks as a scorer. Configure it to write corrections.
 
-    The version is configured to write corrections. Raises RegistryError, Fatal, also if the inputs of its joined fields are not
-    recoverable.
+    Raises:
+        RegistryError: The version cannot be pulled.
+        Fatal: The version is rejected, or it has joined fields and the feature log does not contain its inputs.
     """
     package, resolution = pull_version(_with_version(settings, version))
     if package.signature is not None:
@@ -133,7 +134,7 @@ def _load_version(settings: Settings, version: str | None) -> Servable:
 
 
 def as_table(summary: RescoreSummary, done: str) -> Table:
-    """Return a table of the counts of this run and of the whole job. `done` names the row with the number of corrections."""
+    """Return a table of the counts of this run and of the whole job. `done` is the label of the row that counts corrections."""
     run = summary.run
     total = summary.total
     rows = [

@@ -164,7 +164,7 @@ def _row(name: str, scorer: ScorerState, now: float, *, separator: str) -> tuple
 
 
 def _versions(scorer: ScorerState, separator: str) -> str:
-    """Return the champion's version, followed by the versions of other roles."""
+    """Return the champion's version, followed by the other roles with their versions, such as `canary 2.0.0`."""
     others = [f"{role} {version.version}" for role, version in scorer.status.versions.items() if role != CHAMPION]
     return separator.join([scorer.champion.version or "-", *others])
 

@@ -92,7 +92,7 @@ def get(
 
 
 def select_table(settings: Settings, name: str) -> TableSettings:
-    """Return the settings of the table with this name. Raises Fatal (2) if the configuration has no such table."""
+    """Return the settings of the table with this name. Raises Fatal with exit code 2 if there is no such table."""
     if name in settings.tables:
         return settings.tables[name]
     names = list(settings.tables)
@@ -116,7 +116,10 @@ def as_table(partitions: Iterable[TablePartition]) -> Table:
 
 
 def as_lines(rows: Iterable[NewestRow]) -> str:
-    """Return one line for each record: partition, offset, time, and the row as JSON, `deleted`, or the reason in brackets."""
+    """Return one line for each record: partition, offset, time and content.
+
+    The content is the row as JSON, `deleted` for a tombstone, or `(unreadable: ...)` with the problem.
+    """
     lines = []
     for each in rows:
         if each.deleted:
@@ -149,8 +152,8 @@ def newest_rows(settings: Settings, table: TableSettings, key: bytes) -> list[Ne
 def row_decoder(settings: Settings, table: TableSettings, source: SchemaSource | None = None) -> Callable[[bytes], Any]:
     """Return a function that decodes a row of the table to a JSON value. The function raises Poison for an invalid row.
 
-    As in a scorer, the schema of a row is the one that its value names; headers are not read. The function waits for the
-    look-up of a schema. `source` is the source of the schemas; None to use the configured registry.
+    As in a scorer, the value of a row contains the id of its schema, and headers are ignored. The function waits until the
+    schema is available. `source` is the source of the schemas; None to use the configured registry.
     """
     if table.format == "json":
         return _decode_json

@@ -1,6 +1,6 @@
-"""`scorer train`: train versions from labelled events. The package `training` has the verbs.
+"""`scorer train`: train versions from labelled events. The package `training` implements the subcommands.
 
-It is in the folder `deploy` of a checkout, and in the folder `scorestream` of the wheel.
+The package is in the folder `deploy` of a checkout, and in the folder `scorestream` of the wheel.
 """
 
 # The folder is on Python's search path of this command only. As a package at the top of an environment, `training` would hide
@@ -18,14 +18,14 @@ from typer.core import TyperGroup
 PACKAGE = "training"
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "scorestream", ROOT / "deploy")
-"""The folders that can contain the package: the first in an environment, the second in a checkout."""
+"""The folders that can contain the package `training`: the first if the wheel is installed, the second in a checkout."""
 
 
 class TrainingVerbs(TyperGroup):
-    """The group `scorer train`, whose commands are loaded when it is called: they need the extra `training`."""
+    """The command group `scorer train`. It loads its subcommands when it is called, because they need the extra `training`."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Load the verbs and parse the arguments.
+        """Load the subcommands and parse the arguments.
 
         Raises Fatal (exit code 2) if a required package is not installed, unless a shell asks for completions.
         """

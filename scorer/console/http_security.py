@@ -51,7 +51,7 @@ class CsrfTokens:
         self._key = secrets.token_bytes(32)
 
     def cookie_and_token(self, request: Request) -> tuple[str, str]:
-        """Return the cookie that the browser sent, or else a new cookie, and the token of the cookie."""
+        """Return (cookie, token). The cookie is the one that the browser sent, or a new one if it sent none."""
         cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
         return cookie, self._token(cookie)
 

@@ -43,7 +43,7 @@ LABELS = 10_000  # labels decoded per second
 LABELS_BACK = 50_000  # newest labels that are read at the start
 TAIL_PARTITIONS = 2_000  # the recent records of a topic are divided among its partitions, at least one each
 UNSEEN = 1 << 31, 1 << 62
-"""The number of partitions and the largest record in bytes, assumed if this client has no right to describe an input topic."""
+"""Assumed for an input topic that this client may not describe: its number of partitions, and the largest record in bytes."""
 log = logging.getLogger(__name__)
 
 

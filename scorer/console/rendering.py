@@ -23,7 +23,7 @@ def environment() -> Environment:
 
 
 def count(value: float) -> str:
-    """Format a count with thousands separators; a fraction below 10 keeps one decimal place."""
+    """Format a count: `1,234`, or with one decimal place if it is a fraction below 10: `2.5`."""
     return f"{value:,.1f}" if 0 < value < 10 and value != int(value) else f"{value:,.0f}"
 
 

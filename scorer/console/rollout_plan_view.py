@@ -149,7 +149,7 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
 def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
     """Return the running rollout with its last analysis.
 
-    Returns None if no rollout runs, or if no event of an analysis was scored by both versions.
+    Returns None if no rollout is running, if it has no analysis, or if the analysis has no event that both versions scored.
     """
     rollout = panel(state, 0.0) if state.rollouts.running is not None else None
     if rollout is None or rollout.analysis is None or not rollout.analysis.pairs:

@@ -72,7 +72,7 @@ class ScoreDistributionFold:
     windows: dict[str, ScoreWindow] = field(default_factory=dict)
 
     def add(self, record: CompleteScoreRecord) -> None:
-        """Add a score. If there are more than VERSIONS versions, remove the one with the oldest last score."""
+        """Add a score. If there are more than VERSIONS versions, remove the one that has not scored for longest."""
         window = self.windows.get(record.version)
         if window is None:
             window = self.windows[record.version] = ScoreWindow()
@@ -96,7 +96,7 @@ class ScoreDistributionFold:
         return Histogram(edges.round(6).tolist(), shares)
 
     def stability(self, before: str, now: str) -> float | None:
-        """Return the population stability index between two versions' scores; None if either has fewer than FEWEST."""
+        """Return the population stability index between two versions' scores; None if either has fewer than FEWEST scores."""
         old, new = (self.windows.get(version, ScoreWindow()).numbers for version in (before, now))
         return None if min(len(old), len(new)) < FEWEST else psi(old, new)
 

@@ -26,10 +26,10 @@ class SampledSplit:
 
 @dataclass(slots=True)
 class SplitFold:
-    """Counts the newest sampled scores by role: champion or canary, as determined by the key of the event.
+    """Counts the newest sampled scores by role, champion or canary. The key of an event determines its role.
 
     Attributes:
-        scores: For each score, the channel revision, the role, and whether another version than that of the role answered.
+        scores: For each score, the channel revision, the role, and True if the version in this role did not answer the event.
     """
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))

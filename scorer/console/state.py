@@ -112,7 +112,7 @@ class DeadLetterFold:
         self._fit.setdefault((letter.partition, reason), Bitmap()).add(offset)
 
     def add_replayed(self, topic: str, key: bytes | None) -> None:
-        """Record a replayed dead letter.
+        """Record a replayed dead letter of the dead-letter topic `topic`. Ignore positions in other topics.
 
         `key` is the key of a record of the topic `<dead letters>.replayed`. It is the position of the dead letter.
         """
@@ -186,7 +186,7 @@ class ConsoleState:
     """The state of the console: one object for each kind of figures, and the errors of the data sources.
 
     Attributes:
-        source_errors: The current error of each unavailable source, by `kafka`, `registry` or `attestations`.
+        source_errors: The current error of each unavailable source, by its name: `kafka`, `registry` or `attestations`.
         loaded: Whether the Kafka feed has read the topics to their end at least once.
         recent_actions: The newest actions, the newest first.
         sequence: The number of visible changes so far. A browser fetches its page again if the page was built when this number

@@ -105,12 +105,12 @@ class InFlightJournal:
         return blame.deaths if blame.candidate == candidate else 0
 
     def write_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
-        """Store the version that is being loaded ("" for none), and the number of deaths during loads by version."""
+        """Store the version that is being loaded ("" for none), and for each version the number of deaths during its loads."""
         self._write(LOADS_AT, self._encode((loading, deaths)))
         self._memory.flush()
 
     def loads(self) -> tuple[str, dict[str, int]]:
-        """Return the version that is being loaded ("" for none), and the number of deaths during loads by version."""
+        """Return the version that is being loaded ("" for none), and for each version the number of deaths during its loads."""
         loads = self._read(LOADS_AT, LOADS_ROOM, _LoadEntry) or _LoadEntry()
         return loads.loading, loads.deaths
 

@@ -23,7 +23,7 @@ REMEMBERED = 8  # versions whose deaths are stored
 class LoadJournal:
     """The load journal of one process.
 
-    The constructor counts a death of the version that the previous process was loading when it died.
+    If the previous process died while it loaded a version, the constructor counts this death.
     """
 
     def __init__(self, journal: InFlightJournal) -> None:

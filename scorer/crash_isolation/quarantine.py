@@ -38,12 +38,12 @@ class Quarantine:
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal.
-        load: loads models into this process.
+        load: the loader of models into this process.
         context: the clock, and the check that is called repeatedly while the worker waits for the sandbox process.
         tables: the tables of joined fields; None without tables.
 
     Attributes:
-        loading: loads models: into the sandbox process while there are suspects, otherwise into this process.
+        loading: the loader to use: into the sandbox process while there are suspects, otherwise into this process.
     """
 
     def __init__(

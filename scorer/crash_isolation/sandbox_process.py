@@ -36,7 +36,7 @@ from scorer.tables.lookup import TableLookup
 log = logging.getLogger(__name__)
 
 KNOWN = (DependencyUnavailable, InferenceFailed, ModelRefused, Fatal)
-"""Errors that the worker raises unchanged if the child reports them. Of other errors, class name and message are reported."""
+"""The errors of the child that the worker raises unchanged. Other errors are reported as text: class name and message."""
 CPU_DEADLINES = 3.0  # the CPU time of one call, in deadlines of the model
 DECODER_SECONDS = 2.0  # CPU time of the decoder in addition
 ANSWER_SECONDS = 30.0  # limits a call that takes no CPU time, such as a decoder that waits forever
@@ -59,8 +59,8 @@ class SandboxProcess:
 
     Args:
         settings: the settings of the worker.
-        context: the thread that created this object calls `context.check` while it waits for the child. If the check raises
-            Aborted, the child is ended, and the waiting call raises Aborted.
+        context: the context of the worker. While the thread that created this object waits for the child, it calls
+            `context.check`. If the check raises Aborted, the child is ended, and the waiting call raises Aborted.
         tables: the tables of joined fields, which only this process has; None without tables.
     """
 

@@ -56,7 +56,7 @@ def fits(type_: Any, column_type: Any) -> bool:
 
 
 def known_type(type_: Any) -> Any:
-    """Return the type with float64 in place of null, for values whose type is unknown."""
+    """Return the type with each null type replaced by float64. A null type means that all values were null."""
     return _map_leaves(type_, lambda leaf, pa: pa.float64() if pa.types.is_null(leaf) else leaf)
 
 

@@ -98,8 +98,8 @@ class CsvWriter:
 class _CsvLines(list[str]):
     """Lines of CSV that end with a line feed.
 
-    The writer of the module csv must end lines with CRLF, because it quotes a carriage return in a cell only then. This class
-    replaces each CRLF by a line feed.
+    The module csv quotes a carriage return in a cell only if it ends lines with CRLF. It therefore ends lines with CRLF, and
+    this class replaces the CRLF at the end of each line by a line feed.
     """
 
     def write(self, line: str) -> None:

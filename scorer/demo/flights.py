@@ -14,7 +14,7 @@ import orjson
 
 DATA = Path(__file__).with_name("data")
 TABLES = "tables"
-"""The name of the subfolder of DATA with the model version that needs a table."""
+"""The subfolder of DATA that contains the model version with joined fields."""
 EXTRACT = DATA / "flights-2013-09-10.jsonl.xz"
 _LAP = "-lap"
 

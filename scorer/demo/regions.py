@@ -120,7 +120,7 @@ class _RegionsDemo(Demo):
 
 
 def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: ReceivedScores, marks: DemoTimes) -> CopySummary:
-    """Return the summary of the copies. `versions` holds the results of the versions, from the copied scores. Pure."""
+    """Return the summary of the copies. `versions` is the result of each version, computed from the copied scores. Pure."""
     return CopySummary(
         events=report.source,
         scored=report.copies - report.duplicates,

@@ -34,7 +34,7 @@ OLD = "1.0.0"
 NEW = "2.0.0"
 REPLICAS = ("a", "b")
 PROMOTION = "boosted trees on more columns"
-"""The reason of the promotion. It names no results of the demo, because each version scores different flights."""
+"""The `--reason` of the promotion. It states no results of the demo, because each version scores different flights."""
 KEPT_FLIGHTS = 20_000
 
 
@@ -50,7 +50,7 @@ class Demo:
     Attributes:
         old: The version that scores first.
         new: The version that is promoted while events flow.
-        reason: The reason of the promotion. It names no results of the demo.
+        reason: The `--reason` of the promotion.
         processes: The running processes by name.
         arrivals: The scores received in the region that scores.
         far_arrivals: The scores received in the region with the copies.
@@ -226,6 +226,9 @@ class Demo:
 
     def wait_for(self, event: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
         """Wait until `done()` is True, and update the live view.
+
+        `event` completes the message "waiting for ...", such as `the last scores`. The live view shows the whole message if
+        `quiet` is True, else only `event`.
 
         Raises Fatal if no further score arrives for STEP_SECONDS, or if a process has ended.
         """

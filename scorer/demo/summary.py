@@ -171,7 +171,7 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
     """Return the largest latency, in ms, of the events that were sent around the time `at` (Unix ms); None if unknown.
 
-    Events around the later time `before` are left out, because another step of the demo may have delayed them.
+    `before` is the time of a later step of the demo. Events around it are left out, because that step may have delayed them.
     """
     if at is None:
         return None

@@ -15,7 +15,7 @@ from scorer.demo.flights import DATA, Event, events, in_lap
 TABLE = "weather"
 EXTRACT = DATA / "weather-2013-09-10.jsonl.xz"
 REPORT = "weather_report"
-"""The name of the field of a flight with the key of its weather report. The name is also the setting `key` of the table."""
+"""The field of a flight that contains the key of its weather report. It is also the setting `key` of the table."""
 COLUMNS = ("wind_speed", "precip", "visib")
 """The columns of a report: wind speed in mph, precipitation of the hour in inches, visibility in miles."""
 

@@ -13,9 +13,9 @@ ENOUGH = 0.97  # the largest bucket is the smallest size with this share of the 
 
 
 def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
-    """Select the bucket sizes that are worth their memory, ascending and not empty.
+    """Select the bucket sizes that save enough time to justify their memory. The result is ascending and not empty.
 
-    `curve` has the measured seconds of a batch of each size.
+    `curve` maps each candidate size to the measured seconds of a batch.
     """
     # The largest bucket is the smallest size with nearly the best throughput. A smaller size is selected if its batches are
     # clearly faster than those of the next larger bucket.

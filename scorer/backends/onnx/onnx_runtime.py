@@ -182,7 +182,7 @@ class OnnxModel:
     Args:
         session: the session of ONNX Runtime.
         package: the package of the version.
-        watch: ends runs that exceed their time limit.
+        watch: the time limit of the session's runs.
         device: the device on which the session runs the model; see `used_device`.
     """
 
@@ -322,7 +322,10 @@ def _check_package(package: Package, device: str, op_domains: Collection[str]) -
 
 
 def _allocate(content: str, allocate: Callable[[], Result]) -> Result:
-    """Call `allocate` and return its result. Raises InferenceFailed if it fails; the message names `content`."""
+    """Call `allocate` and return its result. Raises InferenceFailed if it fails.
+
+    `content` completes the error message "no buffers for ...", such as `32 events`.
+    """
     try:
         return allocate()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The time limit of a model's runs in this process. ONNX Runtime ends a run that exceeds the limit after the current operator.
+"""The time limit of a model's runs in this process. A run that exceeds the limit ends after its current operator.
 
 On the CPU, the limit applies to the CPU time of the running thread, so that a busy machine does not cause failures.
 """

@@ -25,11 +25,11 @@ class Endpoint:
         address: `host:port`.
         open: whether the circuit breaker is open, that is, the server is ejected and gets no requests.
         probing: whether a probe is running.
-        failures: the failed requests and failed probes since the last success.
-        misses: the missed deadlines in a row.
-        in_flight: the requests in flight.
+        failures: the number of failed requests and probes since the last success.
+        misses: the number of missed deadlines in a row.
+        in_flight: the number of requests in flight.
         probe_at: the time of the next probe, in monotonic seconds.
-        fault: why the server is ejected.
+        fault: why the server is ejected; empty if it is healthy.
     """
 
     address: str
@@ -105,7 +105,7 @@ class ConcurrencyLimit:
         return in_flight < int(self.limit)
 
     def record_response(self, in_flight: int) -> None:
-        """Record a timely response, and raise the limit if it was used up.
+        """Record a timely response. Raise the limit if as many requests were in flight as it allows.
 
         `in_flight` is the number of requests in flight, including the answered one.
         """

@@ -61,7 +61,7 @@ def fingerprint(package: Package) -> str:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder atomically. An existing target has the same content and is left unchanged. Raises ModelRefused."""
+    """Copy a folder atomically. Do nothing if `target` exists. Raises ModelRefused if `target` cannot be written."""
     if target.is_dir():
         return
     part = target.parent / f".{target.name}.{os.getpid()}.part"

@@ -14,7 +14,7 @@ NAMES = {
     **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **{f"{kind}{bits}": f"{kind.lower()}{bits}" for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)},
 }
-"""numpy's dtype name, or "string", by the protocol's datatype."""
+"""The numpy dtype name, or "string", of each datatype of the protocol."""
 _DATATYPES = {name: datatype for datatype, name in NAMES.items()}
 _CONTENTS = {
     "BOOL": "bool_contents",

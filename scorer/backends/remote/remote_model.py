@@ -77,9 +77,9 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    If a package has a folder FILES, this backend copies the files into `model.server_folder`, from which the servers load. It
-    then loads the version on the servers, and unloads it later. Without a folder FILES, the version must be on the servers
-    already.
+    FILES is the name of a folder with files for a server. If a package has this folder, the backend copies it to
+    `model.server_folder`, from which the servers load, and loads the version on the servers. Closing the model unloads the
+    version. If a package does not have the folder, the version must already be on the servers.
     """
 
     NAME: ClassVar[str]
@@ -195,7 +195,10 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 
 
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
-    """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number."""
+    """Prepare the version on all servers. Return the errors of the servers that are not ready, by server number.
+
+    After `until` (monotonic seconds), servers that are not ready are not tried again.
+    """
     # The function waits for servers that are loading the version. It waits for servers that do not answer only until one server
     # is ready.
     servers = len(flight.endpoints.all)

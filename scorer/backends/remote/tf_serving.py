@@ -1,6 +1,6 @@
 """The backend for TensorFlow Serving over gRPC. Tensors are sent in `tensor_content` of a PredictRequest.
 
-A server that loads from the folder of a scorer must serve no other models, because the scorer replaces the server's whole
+If a scorer loads versions on a server, the server must serve no other models, because the scorer replaces the server's whole
 configuration. A package with only `remote.json` uses a version or a label on shared servers, and the scorer loads and unloads
 nothing.
 """

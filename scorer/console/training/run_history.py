@@ -48,7 +48,7 @@ INTERRUPTED = "interrupted"
 FAILED = "failed"
 STOPPED = "stopped"
 UNENDED = (RUNNING, INTERRUPTED, FAILED, STOPPED)
-"""The states of a run without an outcome. The next command `run` continues such a run."""
+"""The states of a run without an outcome. The next `scorer train run` continues such a run."""
 Document = TypeVar("Document")
 
 
@@ -91,7 +91,7 @@ class RecordedTrial:
 
     Attributes:
         points: The metric values by budget.
-        seconds: By budget, the time of the training from the previous budget up to this one.
+        seconds: The training time by budget: the seconds from the previous budget up to this one.
         running: The budget up to which the trial is being trained; None if no training is under way.
         failure: Why the trial failed; empty if it did not.
     """

@@ -38,7 +38,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     """An event of a run.
 
     Attributes:
-        schema: The version of the schema. Keys may be added to a version; readers ignore unknown keys.
+        schema: The version of the schema. New keys may be added without a new version, so readers ignore unknown keys.
         run: The key of the run, which is unique among all runs of a scorer.
         attempt: The process that works on the run; a resumed run has several attempts.
         at_ms: When the event happened, by the clock of the run's host (Unix ms).
@@ -173,7 +173,7 @@ class RunEnded(RunRecord, frozen=True, kw_only=True, tag="run_ended"):
     """An attempt has ended.
 
     Attributes:
-        outcome: The outcome of the run, `failed`, or `stopped` if the attempt stopped after a requested step.
+        outcome: The outcome of the run. If it has none: `failed`, or `stopped` if the attempt ended after a requested step.
         because: The reason, as a sentence.
         exit_code: The exit code of the process.
         log_tail: The end of the log of the attempt.

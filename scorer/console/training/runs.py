@@ -57,7 +57,7 @@ class DifferenceBar:
 
     Attributes:
         difference: The difference with its interval.
-        limit: The worst acceptable value of the interval's worse end, such as the negative margin; None without a limit.
+        limit: The bound that the worse end of the interval must not cross, such as the negative margin; None without one.
         tone: The name of the bar's colour: `good` if the worse end of the interval is within the limit, `bad` if it is not, and
             `wait` without a limit.
         left: The x coordinate of the lower bound.
@@ -231,7 +231,7 @@ class TrainingRun:
 
     @property
     def claimed(self) -> bool:
-        """Whether a document of the version is not signed by a trusted key."""
+        """Whether at least one document of the version is not signed by a trusted key."""
         return any(not each.verified for each in self.attestations.statements)
 
 
@@ -247,7 +247,7 @@ def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *
 def with_records(attested: Sequence[TrainingRun], history: RunHistory, now: float) -> list[TrainingRun]:
     """Merge attested and recorded runs into one list, newest first. `now` is in Unix seconds.
 
-    Only the date of a run without records is known. Such runs of the same day keep their order.
+    Runs without records are sorted by date, because their times are unknown. Runs of the same date keep their order.
     """
     without_records = {run.version: run for run in attested}
     rows = []

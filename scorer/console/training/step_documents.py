@@ -58,7 +58,7 @@ class SkippedRows(msgspec.Struct, frozen=True):
 
 
 class RowsPart(msgspec.Struct, frozen=True):
-    """One part of the rows: for training, validation or hold-out.
+    """The rows of one split of the dataset: training, validation or hold-out.
 
     Attributes:
         from_ms: The first time of the rows (Unix ms).
@@ -76,7 +76,7 @@ class RowsPart(msgspec.Struct, frozen=True):
 
 
 class JoinDocument(msgspec.Struct, frozen=True):
-    """The join of events and labels: their counts, the split of the rows into parts, and the id and version of the run."""
+    """The join of events and labels: their counts, the rows of each split (`parts`), and the id and version of the run."""
 
     mature: Count = 0
     labelled: Count = 0

@@ -192,7 +192,7 @@ def _download(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress)
 def _progress_of_all(
     total: int, on_progress: OnProgress
 ) -> Callable[[str, int], AbstractContextManager[Callable[[int], None]]]:
-    """Return a progress callback for jgo that reports the sum of the bytes of concurrent downloads."""
+    """Return a progress callback for jgo. It adds up the bytes of all downloads and reports the sum to `on_progress`."""
     done = 0
     lock = Lock()
 
