@@ -22,15 +22,15 @@ class _Owned:
     """The positions of one assigned partition.
 
     Attributes:
-        epoch: the number of the assignment: the value of `AssignedPartitions.changes` at that time.
+        epoch: the value of `AssignedPartitions.changes` when the partition was assigned.
         metadata: the metadata of the committed offset.
         committed: the group's committed offset.
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
-        answers_from: where the answers to a recreated input topic begin in the output and dead-letter topics; None if the
-            topic was not recreated, or one of its events is answered.
+        answers_from: the output and dead-letter offsets at which the answers to a recreated input topic begin; None if the
+            topic was not recreated, or if the group has already committed answers to its events.
         read: the offset after the last fetched event.
-        level_ms: when all events up to the end of the partition were last answered, in Unix ms; 0 if never.
+        level_ms: the last time when all events of the partition were answered (no lag), in Unix ms; 0 if never.
         suspect: whether the sandbox process reads the partition, because its records may crash this process.
     """
 
@@ -49,7 +49,8 @@ class AssignedPartitions:
     """The positions of the partitions that are assigned to this consumer. One thread makes all calls.
 
     Attributes:
-        changes: how often partitions were assigned or lost so far. The epoch of a partition is this number at its assignment.
+        changes: the number of assignments and losses of partitions so far. The epoch of a partition is the value of `changes`
+            when the partition was assigned.
         member: the member id of this consumer in the group, which is part of the metadata of every committed offset.
     """
 
@@ -102,7 +103,7 @@ class AssignedPartitions:
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
-        """Return the partitions that have been assigned without interruption since `changes` had this value."""
+        """Return the partitions that were assigned when `changes` had this value, and have been assigned since then."""
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
     def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -123,9 +124,9 @@ class AssignedPartitions:
         return {partition: owned.metadata for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
-        """Return where the answers to a recreated input topic begin in the output and dead-letter topics.
+        """Return the output and dead-letter offsets at which the answers to a recreated input topic begin.
 
-        Returns None if the topic was not recreated, or if one of its events is answered.
+        Returns None if the topic was not recreated, or if the group has already committed answers to its events.
         """
         return self._owned[partition].answers_from if partition in self._owned else None
 
@@ -144,7 +145,7 @@ class AssignedPartitions:
             owned.next = owned.read = offset
 
     def advance_to_end(self, ends: Mapping[Partition, int], now_ms: int) -> None:
-        """Advance the next offset to the end of each partition, past offsets without an event.
+        """Advance the next offset of each partition to the partition's end. The skipped offsets contain no events.
 
         Args:
             ends: the end offset of each partition. All events before it have been fetched.
@@ -158,11 +159,11 @@ class AssignedPartitions:
                     owned.level_ms = now_ms
 
     def level_ms(self) -> dict[Partition, int]:
-        """Return when all events up to the end of each partition were last answered, in Unix ms; 0 if never."""
+        """Return, for each partition, the last time when all its events were answered, in Unix ms; 0 if never."""
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def position_or_recorded(self, group_position: TopicPartition) -> TopicPartition:
-        """Return the group's position of a partition; if the group has none, the position that is recorded here."""
+        """Return `group_position`, or the position that is recorded here if `group_position` has no offset."""
         owned = self._owned.get((group_position.topic, group_position.partition))
         if group_position.offset >= 0 or owned is None:
             return group_position
@@ -175,9 +176,9 @@ class AssignedPartitions:
 
         Args:
             batch: the published batch.
-            mark: the metadata of the positions. This method sets its fields `topic_id`, `suspect` and `member`.
-            reached: the offset to commit for each partition, if only a part of the batch is published; None for the whole
-                batch.
+            mark: the metadata for the positions. This method replaces its fields `topic_id`, `suspect` and `member`.
+            reached: the offset to commit for each partition if only a part of the batch is published; None if the whole batch
+                is published.
         """
         marks: dict[tuple[str, bool], str] = {}
         positions = []
@@ -203,8 +204,8 @@ class AssignedPartitions:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit for partitions whose next offset is greater than the committed offset.
 
-        The metadata names `owner` as the owner. Call this only while no event is in flight: otherwise a position could be after
-        an event that is not answered yet.
+        The offsets between them contain no events. The metadata names `owner` as the owner. Call this method only while no
+        event is in flight. Otherwise a position could be after an event that is not answered yet.
         """
         # The positions have no leader epoch, because the last event may have an older epoch than the transaction marker after
         # it. A client that starts at the marker with the older epoch would report that the log was truncated.
@@ -238,7 +239,7 @@ class AssignedPartitions:
             owned.metadata = self._metadata_for(owned, owner)
 
     def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
-        """Return the metadata of the committed offset with this owner. If `owner` is empty, the member id is empty too."""
+        """Return the metadata of the committed offset, with its owner replaced. An empty `owner` also clears the member id."""
         return replace(owned.metadata, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:

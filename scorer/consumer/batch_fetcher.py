@@ -22,7 +22,7 @@ class BatchFetcher:
         Args:
             source: the source of the events.
             wait: how long to wait for the first event, in seconds.
-            limit: returns the maximum number of events, given the timestamp of the first event in Unix ms.
+            limit: a function from the timestamp of the first event, in Unix ms, to the maximum number of events.
             until: the time until which to wait for further events, in monotonic seconds.
         """
         self.end = "empty"

@@ -56,14 +56,17 @@ class EventConsumer:
     Args:
         consumer: the client, which is not subscribed yet.
         topics: the input topics.
-        start_positions: determines the start position of each partition, from its committed offset if that is valid.
-        session: completes pending commits before committed offsets are read, and before partitions are released.
-        fence: ends the open transactions of dead owners (scorers that died while they owned one of the given partitions), and
-            returns these owners. The consumer calls it at an assignment, before it reads positions.
+        start_positions: the source of the start position of each partition.
+        session: the session that commits the offsets. Its pending commits are completed before committed offsets are read, and
+            before partitions are released.
+        fence: a function that ends the open transactions of dead owners, and returns these owners. A dead owner is a scorer
+            that died while it owned one of the given partitions. The function is called at an assignment, before positions
+            are read.
         context: the clock, and a check that is called repeatedly while no broker answers. The check may raise Aborted.
-        renew: closes a client that is no longer a member, and returns a new client.
+        renew: a function that closes a client which is no longer a member, and returns a new client.
         offsets_command: the command with which an operator moves the group's positions, for error messages.
-        suspects: reads, in a sandbox process, the partitions whose records may crash this process; None to use no sandbox.
+        suspects: the reader of partitions whose records may crash this process. It reads them in a sandbox process. None to use
+            no sandbox.
 
     Attributes:
         partitions: the positions of the assigned partitions.
@@ -107,7 +110,7 @@ class EventConsumer:
 
         Args:
             wait: how long to wait for the first event, in seconds.
-            limit: returns the maximum number of events, given the timestamp of the first event in Unix ms.
+            limit: a function from the timestamp of the first event, in Unix ms, to the maximum number of events.
             until: the time until which to wait for further events, in monotonic seconds.
         """
         before = self.partitions.changes  # a partition that is assigned from here on must be claimed before its events count
@@ -135,7 +138,7 @@ class EventConsumer:
         return batch
 
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
-        """Return the positions to commit past offsets without an event; see `AssignedPartitions.positions_without_events`.
+        """Return the positions that skip offsets without events; see `AssignedPartitions.positions_without_events`.
 
         Call this only while no event is in flight.
         """
@@ -219,7 +222,7 @@ class EventConsumer:
         return self._table.unavailable_reasons()
 
     def check_unreadable(self, now: float) -> None:
-        """Check whether partitions that cannot be read can be read again.
+        """Check the partitions that cannot be read, and resume those that can be read again.
 
         `now` is in monotonic seconds. For CHECK_SECONDS after a check, the method does nothing.
         """
@@ -249,14 +252,14 @@ class EventConsumer:
             )
 
     def follow(self, partitions: Collection[Partition]) -> None:
-        """Continue these partitions at their committed offsets, which have been moved into the range of the log."""
+        """Resume out-of-range partitions at their committed offsets, which an operator has moved into the range of the log."""
         self.rewind(partitions)
         for partition in partitions:
             log.info("%s[%d]: an operator moved the committed offset of the group; reading from the new offset", *partition)
         self._apply(partitions, Signal.MOVED)
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Return the committed offsets of partitions, which other members may own; an empty dict if the request fails."""
+        """Return the group's committed offsets, also for partitions of other members; an empty dict if the request fails."""
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
@@ -282,7 +285,7 @@ class EventConsumer:
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
         """Return a batch that the sandbox process has read; None if no batch is available.
 
-        While the sandbox reads partitions, every second call returns None.
+        While the sandbox reads partitions, every second call returns None, so that other partitions are also read.
         """
         # On the other calls the caller polls the group and fetches events of the other partitions.
         if self._table.sandbox_due:
@@ -430,10 +433,10 @@ class EventConsumer:
         log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
-        """Return the first position to read of each partition: the committed offset if it is valid, else a start offset.
+        """Return the position from which to read each partition: the committed offset if it is valid, else a start offset.
 
-        A partition without a valid offset and without a leader is omitted. Raises MemberLost if another client must join the
-        group.
+        Omit partitions that have neither a valid committed offset nor a leader. Raise MemberLost if a new client must join the
+        group in place of this client.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

@@ -33,7 +33,7 @@ class DeadOwners(NamedTuple):
     """The dead owners of some partitions: committed offsets name them, but they are no longer members of the group.
 
     Attributes:
-        names: the names of the dead owners, except names that a current member of the group has too.
+        names: the names of the dead owners, without names that are also the name of a current member.
         members: the member ids of the dead owners.
     """
 
@@ -56,7 +56,7 @@ def fence_dead_owners(
         settings: the settings of the scorer.
         partitions: the partitions whose last owners are checked.
         fenced: the names of owners whose transactions an earlier call has ended. They are not ended again.
-        context: its check is called while transactions are ended. An error that it raises ends the call.
+        context: the context whose check is called while transactions are ended. If the check raises an error, this call ends.
     """
     # The group is read with a new client, because a client whose broker died may keep sending requests to the old coordinator.
     try:
@@ -87,7 +87,8 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
 
     Args:
         settings: the settings of the scorer.
-        wait_until_decided: waits for the end of the transactions, and calls the check of the given context repeatedly.
+        wait_until_decided: a function that waits for the end of the transactions, and calls the check of the given context
+            repeatedly.
         context: the context of the wait. Its check may raise to end the wait.
     """
     # After a scorer was killed, the rebalance may cause the group to reject the transaction of a surviving scorer. The

@@ -25,7 +25,7 @@ class GroupMembership:
     """The membership of one client in the group. Methods raise MemberLost if a new client must join in place of this client.
 
     Attributes:
-        group: returns the current group metadata, or None if the session does not send it (`sends_group=False`).
+        group: a function that returns the current group metadata; None if the session does not send it (`sends_group=False`).
     """
 
     # Without the metadata, the call of the client is saved, which takes a quarter of the time of a batch of one event.
@@ -47,7 +47,7 @@ class GroupMembership:
     def seek(self, position: TopicPartition) -> bool:
         """Seek to the position. Return False if the client rejects the seek; the caller must then retry later.
 
-        Raises MemberLost if the client rejects all seeks for SEEK_SECONDS.
+        Raises MemberLost if the client rejects all seeks for SEEK_SECONDS, or if the seek fails for another reason.
         """
         # The client rejects a seek while it has not yet started to fetch a new assignment, and while an assignment ends.
         try:

@@ -61,7 +61,7 @@ def partition_bounds(
 ) -> dict[Partition, tuple[int, int]]:
     """Return the first and the end offset of each partition; partitions with unknown bounds are omitted.
 
-    `paused` are the partitions that are not fetched.
+    `paused` are the partitions that are not fetched. Their bounds are requested from the broker.
     """
     # The bounds come from the answer to the last fetch. For paused partitions they are requested from the broker.
     rows = {}
@@ -108,7 +108,7 @@ def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partit
 
 
 def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Return the committed offsets of partitions, which other members may own; an empty dict if the request fails."""
+    """Return the group's committed offsets, also for partitions of other members; an empty dict if the request fails."""
     requested = [TopicPartition(*partition) for partition in partitions]
     try:
         positions = consumer.committed(requested, timeout=END_SECONDS) if requested else []

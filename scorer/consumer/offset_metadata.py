@@ -15,9 +15,10 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
     """The metadata of a committed offset: its owner, and the version that scored the events before it.
 
     Attributes:
-        owner: the scorer (`<name>.<replica>`) that owns the partition or died as its owner; "" after an orderly release.
-        revision: the revision of the model channel with which the events before the offset were scored, by champion and
-            canary; 0 if `model.tag` is not a channel.
+        owner: the scorer (`<name>.<replica>`) that owns the partition, or that died while it owned the partition; "" after an
+            orderly release.
+        revision: the revision of the model channel whose champion and canary scored the events before the offset; 0 if
+            `model.tag` is not a channel.
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
@@ -25,7 +26,7 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`). The next owner must do this
             too.
         member: the owner's member id in the consumer group; "" if unknown. A scorer that dies and joins again gets another id.
-        history: the id of the channel's history to which `revision` belongs; "" if unknown. A channel that is created again
+        history: the id of the channel history that contains `revision`; "" if unknown. A channel that is created again
             gets another id and counts its revisions from 1.
     """
 
@@ -45,7 +46,7 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         return self.revision, self.digest
 
     def is_of_other_history(self, history: str) -> bool:
-        """Return whether the channel history of the revision has another id than `history`.
+        """Return whether `revision` belongs to another channel history than the one with the id `history`.
 
         The result is False if one of the two ids is unknown.
         """

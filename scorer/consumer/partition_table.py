@@ -16,8 +16,8 @@ from publisher.kafka.partitions import Partition
 Hold = Literal["unclaimed", "backend unavailable", "revision", "table"]
 """Why the worker pauses a partition.
 
-- "unclaimed": the committed offset does not name this scorer yet. If a fetched batch crashes this process, the next owner finds
-  the name of this scorer, and reads the partition in the sandbox.
+- "unclaimed": the metadata of the committed offset does not name this scorer yet. The name must be there before events are
+  fetched: if a batch then crashes this process, the next owner reads the partition in the sandbox.
 - "backend unavailable": the model servers are unavailable.
 - "revision": a newer revision has scored the partition.
 - "table": the rows of a table are being restored, or lag too much.
@@ -170,11 +170,11 @@ class PartitionState:
         return frozenset(reasons)
 
     def is_doubtful(self, failed: int | None, position: int) -> bool:
-        """Return whether an out-of-range error may concern an earlier position. Such an error must not pause the partition.
+        """Return whether an out-of-range error may be outdated. Such an error must not pause the partition.
 
         Args:
             failed: the offset in the error; None or negative if the error has none.
-            position: the current position.
+            position: the current position of the partition. An outdated error concerns an earlier position.
         """
         # An error without an offset follows the truncation of a log. The first one at a position is doubtful; the caller then
         # applies the event `Doubted`, so that a second one at the same position is not.
@@ -221,7 +221,7 @@ def _next_unavailable(
 
 
 class PauseChange(NamedTuple):
-    """The partitions that the client must pause and the partitions that the client must resume after a change of states."""
+    """The partitions that the client must pause, and the partitions that it must resume, after states have changed."""
 
     pause: list[Partition]
     resume: list[Partition]
@@ -232,7 +232,7 @@ class PartitionTable:
 
     Attributes:
         due: the partitions that the next rewind must include.
-        sandbox_due: the partitions that the sandbox must read. The next call of `EventConsumer.take` moves them there.
+        sandbox_due: the partitions that the next call of `EventConsumer.take` must move to the sandbox.
     """
 
     # Each change of a state updates `due`, so that no batch needs a scan of all states.

@@ -22,7 +22,7 @@ class SandboxedInputPartitions:
     """The partitions of one consumer that are read in the sandbox. One thread makes all calls.
 
     Attributes:
-        cleared: partitions that no longer need the sandbox, so that the client must read them again.
+        cleared: the partitions that no longer need the sandbox. The client must read them again.
     """
 
     def __init__(self, sandbox: Sandboxed, owner: str) -> None:
@@ -74,8 +74,8 @@ class SandboxedInputPartitions:
         """Return the next events of one sandboxed partition; None if no event is available within `wait`.
 
         Args:
-            limit: returns the maximum number of events, given the timestamp of the first event in Unix ms.
-            readable: returns whether a partition may be read now.
+            limit: a function from the timestamp of the first event, in Unix ms, to the maximum number of events.
+            readable: a function that returns whether a partition may be read now.
             wait: how long to wait for an answer of the sandbox, in seconds.
 
         Returns:

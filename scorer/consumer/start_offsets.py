@@ -1,9 +1,9 @@
 """The start position of a partition whose committed offset is missing, or belongs to a deleted topic of the same name.
 
 A recreated topic has another id. A background thread polls the ids of the topics, and each id is compared with the id in the
-metadata of the committed offset. Otherwise the client would apply an offset of the deleted topic to the recreated topic without
-an error. The topic of version changes shows which partitions were scored before, even if the group's offsets have expired.
-`decide_start` makes the decision, and is pure.
+metadata of the committed offset. Without this comparison, the client would apply an offset of the deleted topic to the
+recreated topic without an error. The topic of version changes shows which partitions were scored before, even if the group's
+offsets have expired. `decide_start` makes the decision, and is pure.
 """
 
 import logging
@@ -48,9 +48,10 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """Where the answers to a recreated input topic begin. Earlier answers belong to the deleted topic of the same name.
+    """The offsets at which the answers to a recreated input topic begin.
 
-    `scores` has an offset for each partition of the output topic, `letters` for each partition of the dead-letter topic.
+    Earlier answers belong to the deleted topic of the same name. `scores` has one offset per partition of the output topic,
+    `letters` has one offset per partition of the dead-letter topic.
     """
 
     scores: list[int]
@@ -64,7 +65,7 @@ class StartPosition(NamedTuple):
         reason: how the start offset was determined; see `decide_start`.
         position: the offset to read first, with its leader epoch if known.
         metadata: the metadata for the committed offset.
-        after: where the answers to the recreated topic begin; None if `metadata.is_recreated` is False.
+        after: the offsets at which the answers to the recreated topic begin; None if `metadata.is_recreated` is False.
     """
 
     reason: StartReason
@@ -108,7 +109,7 @@ def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Coll
 
 
 def leader_epoch_field(epoch: int | None) -> int:
-    """Return the leader epoch for a TopicPartition, in which -1 means an unknown epoch (None)."""
+    """Return the value for the field `leader_epoch` of a TopicPartition: the epoch, or -1 if the epoch is None (unknown)."""
     return -1 if epoch is None else epoch
 
 
@@ -123,8 +124,8 @@ class StartPositions:
 
         Args:
             settings: the settings of the scorer.
-            context: its check is called repeatedly during a wait, and may raise Aborted.
-            skipped: counts unreadable records of the topic of version changes, and unreadable metadata of committed offsets.
+            context: the context whose check is called repeatedly during a wait. The check may raise Aborted.
+            skipped: the counter of unreadable records of the topic of version changes, and of unreadable offset metadata.
         """
         self._settings = settings
         self._skipped = skipped or SkippedRecords(log)

@@ -73,8 +73,8 @@ class KafkaTableSource:
     def renew(self) -> None:
         """Replace the consumer; see `TableSource`.
 
-        A topic that was recreated after some seconds needs a new consumer: the old consumer (librdkafka 2.16) fetched no record
-        of the recreated topic, even after a new assignment.
+        This is needed if a topic is recreated some seconds after its deletion. The old consumer (librdkafka 2.16) fetches no
+        record of the recreated topic, even after a new assignment.
         """
         self._reopen()
 
@@ -227,7 +227,7 @@ class KafkaTableSource:
 
 
 class ClientRenewal:
-    """Decides when the client for requests must be replaced. Pure.
+    """Decides when the client that requests ends and topics must be replaced. Pure.
 
     While requests fail, the time between two replacements is doubled, up to LONGEST_RENEWAL_SECONDS. Otherwise a client that
     needs more than ANSWER_SECONDS to connect to an overloaded cluster would never get an answer.
@@ -242,7 +242,7 @@ class ClientRenewal:
         """Return whether the client must be replaced now. The caller then replaces it.
 
         Args:
-            errors: the error of each partition of a request for ends; None for a partition with an end.
+            errors: the result of a request for end offsets: the error of each partition, or None if its end was returned.
             now: the time in monotonic seconds.
         """
         if not needs_new_client(errors):
@@ -259,7 +259,7 @@ def needs_new_client(errors: Sequence[KafkaError | None]) -> bool:
     """Return whether the client must be replaced after a request for ends.
 
     Args:
-        errors: the error of each partition; None for a partition with an end.
+        errors: the error of each partition, or None if its end was returned.
     """
     # A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy. A client
     # (librdkafka 2.16) that has cached the metadata of a topic sends no request for a partition that was added to the topic

@@ -31,7 +31,7 @@ class ShapedArrays:
         self._types = {nested: array_type(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
 
     def tensor(self, rows: Sequence[list[Any]]) -> NDArray[Any]:
-        """Convert the list of each row, flat or nested, to a (B, n) tensor of its n elements.
+        """Convert B lists, flat or nested, to a (B, n) tensor. n is the number of elements of each list.
 
         Raises ValueError, TypeError or OverflowError if a list does not fit the field.
         """

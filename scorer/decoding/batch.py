@@ -15,7 +15,7 @@ End = Literal["empty", "events", "bytes"]
 
 
 class UnreadableRange(NamedTuple):
-    """A range of offsets whose records cannot be read. `first` is the first offset of the range."""
+    """A range of offsets whose records cannot be read. `first` is its first offset; see `Batch.unreadable` for the last."""
 
     first: int
     reason: str
@@ -38,9 +38,9 @@ class Batch:
     Attributes:
         timestamps: the timestamp of each event in Unix ms; 0 for an event without a timestamp.
         end: why the fetch of the batch ended.
-        unread: the indices of events whose headers cannot be read. The headers of these events are None.
-        unreadable: the ranges of records that cannot be read, by index. The entry at this index is not an event: it represents
-            the range, and its offset is the last offset of the range.
+        unread: the indices of events whose headers cannot be read. `headers` is None for these events.
+        unreadable: the ranges of offsets whose records cannot be read. The key is the index of the entry that represents the
+            range in the batch. This entry is not an event, and its offset is the last offset of the range.
         leader_epochs: the leader epoch of the last event of each partition.
         carried: for each event, the headers that are copied to its score; None if no headers are copied.
         epochs: the assignment epoch of each partition at the time of the fetch. Every assignment of a partition starts a new

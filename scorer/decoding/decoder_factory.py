@@ -99,9 +99,11 @@ def _check_key(settings: Settings, table: str) -> None:
 
 
 def _create_keyed_decoder(settings: Settings, signature: Signature, paths: Iterable[str | None]) -> tuple[str, Decoder] | None:
-    """Create a record decoder that reads the key at one of the paths as the event's id. Return this path and the decoder.
+    """Create a record decoder that returns the key at one of `paths` as the event's id. The first possible path is used.
 
-    Returns None if the id cannot be read at any of the paths.
+    Returns:
+        (path, decoder); None if no path is possible. A path is possible if it is not None, is not the path of a field and does
+        not conflict with the path of a field.
     """
     for path in paths:
         if path is not None and not _is_field(signature, path):
@@ -152,7 +154,7 @@ def _create_record_decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def _select_header_marks(settings: Settings) -> Sequence[bytes]:
-    """Return substrings of the names of headers that identify a schema; an empty sequence for a format without schemas."""
+    """Return the substrings by which schema headers are recognised (MARKS); an empty sequence for a format without schemas."""
     if not INPUT_FORMATS[settings.input.format].has_schema:
         return ()
     from scorer.decoding.schema_formats.schema_id_headers import MARKS

@@ -22,8 +22,8 @@ class TensorAssembler:
 
     Args:
         signature: the signature of all fields.
-        is_added: returns whether a field is added. Each decoded tensor contains only the fields that are not added, in the
-            order of the signature. If all fields of a tensor are added, the tensor is not among the decoded tensors.
+        is_added: a function that returns whether a field is added. Each decoded tensor contains only the other fields, in the
+            order of the signature. There is no decoded tensor if all its fields are added.
     """
 
     def __init__(self, signature: Signature, is_added: Callable[[InputField], bool]) -> None:

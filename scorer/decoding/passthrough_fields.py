@@ -30,7 +30,7 @@ class PathReader(Protocol):
 class PassthroughDecoder:
     """Decoder that adds the carried fields (`output.carry`) to the valid events of another decoder.
 
-    `marks` are substrings of the names of headers that identify a schema.
+    `marks` are the substrings by which schema headers are recognised.
     """
 
     def __init__(

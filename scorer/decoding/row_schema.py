@@ -46,7 +46,7 @@ class RowSchema:
         id_name: the name of the id if it is a top-level field of the event, otherwise its path.
         tree: the paths of the fields.
         struct: the msgspec type of an event.
-        row: returns the row of an event that msgspec has decoded to `struct`.
+        row: a function that returns the row of an event which msgspec has decoded to `struct`.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:

@@ -62,7 +62,7 @@ class RecordKeyReader:
 
 
 class KeyAsIdDecoder:
-    """Decoder that returns the key of the table row as the id of each event, so that one pass reads fields and keys.
+    """Decoder that returns the key of an event's table row as the event's id, so that one pass reads fields and keys.
 
     An invalid key does not make the event invalid. Each event that `decoder` rejects is decoded again by `without_id`.
 

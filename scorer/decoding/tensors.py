@@ -251,7 +251,7 @@ class _Builder:
         return tensor
 
     def _integers(self, pack: Callable[..., bytes], picked: list[Any]) -> NDArray[Any]:
-        """Pack rows or arrays of integers. Values may be absent (None) or floats without a fraction."""
+        """Convert rows of integers to a tensor with `pack`. Absent values (None) and floats without a fraction are allowed."""
         width = self._fields[0].array or len(self._fields)
         try:
             return to_matrix([pack(*row) for row in picked], width, self._dtype)

@@ -13,7 +13,7 @@ class DeliveryCounts:
         uncertain: the number of sent events without an answer of the broker.
         rejected: the number of events that were certainly not written.
         skip: the number of lines before the first unconfirmed event, for `--skip` in the next command.
-        repeated: the number of confirmed events after the skipped lines. The next command writes these events again.
+        repeated: the number of confirmed events after the first unconfirmed event. The next command writes these events again.
     """
 
     written: int
@@ -27,7 +27,7 @@ class DeliveryCounts:
         return asdict(self)
 
     def progress(self) -> tuple[str, str]:
-        """Return two texts: the counts, and a hint how to continue with the option `--skip`.
+        """Return (counts, hint) as texts. The hint describes how to continue with the option `--skip`.
 
         The hint is empty if the next command would skip no line and write no event twice.
         """
@@ -48,7 +48,7 @@ class DeliveryCounts:
 
 
 class Confirmations:
-    """Tracks the delivery result of the event of each line. Results arrive once per event, in any order."""
+    """Tracks the delivery result of each line's event. Results arrive once per event, in any order."""
 
     def __init__(self, skipped: int = 0) -> None:
         """Start with `skipped` confirmed lines of the file, which an earlier command has written."""

@@ -32,7 +32,7 @@ BINARY = {
     b"\xff\xfe": ("in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | scorer emit CONFIG"),
     b"\xfe\xff": ("in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | scorer emit CONFIG"),
 }
-"""The first bytes of other kinds of files, with the kind and the command that converts it to JSON lines."""
+"""The first bytes of an unsupported file -> the kind of the file, and how to convert it to JSON lines."""
 
 
 class Readable(Protocol):

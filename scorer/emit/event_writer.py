@@ -29,7 +29,8 @@ MAX_RECORD_BYTES = 100_000_000  # the limit of the producer, so high that the li
 class EventWriter:
     """Writes events to a topic and counts their delivery results. One thread makes all calls.
 
-    After an error `write` must not be called again. `close` must always be called, because only `close` completes the counts.
+    After `write` has raised an error, it must not be called again. `close` must always be called, because it completes the
+    counts.
     """
 
     def __init__(self, settings: Settings, topic: str, confirmations: Confirmations, interruption: Interruption) -> None:
@@ -165,7 +166,7 @@ class EventWriter:
         )
 
     def _note(self, line: int, error: KafkaError | None, message: Message) -> None:
-        """Count the delivery result of the event of a line, and keep the first error. The producer calls this."""
+        """Count the delivery result of a line's event, and store the first error. The producer calls this method."""
         if error is None:
             self._confirmations.confirm(line)
             return

@@ -38,7 +38,7 @@ class RecordTemplate:
     Attributes:
         key: the template of the key; None for records without a key.
         headers: names and values of headers. A value with braces is a template.
-        value: the field that is written as the value, and whether it is in base64; None to write the line.
+        value: (field, True if it is in base64): the event field that is written as the value; None to write the whole line.
         time_field: the path of the field with the event's time; None for the time of writing.
     """
 
@@ -76,7 +76,7 @@ def _templated(header: tuple[str, str]) -> bool:
 
 
 def key_of(template: str | None, event: Any, number: int) -> bytes | None:
-    """Fill in the template of the key; None without a template. Raises Fatal if the event lacks a field."""
+    """Return the key that results from the template; None if there is no template. Raises Fatal if the event lacks a field."""
     return None if template is None else fill_in(template, "key", event, number)
 
 
@@ -114,7 +114,7 @@ def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
 
     Args:
         template: the template.
-        what: the option that has the template, "key" or "header", for error messages.
+        what: the option from which the template comes, "key" or "header", for error messages.
         event: the parsed line.
         number: the number of the line, for error messages.
 
@@ -133,7 +133,7 @@ def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
 def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
     """Return the value of a record from a field of the event. Raises Fatal if the field is missing or not base64.
 
-    If `base64` is true, the field is decoded. Otherwise its text is used, or JSON if it is not a text.
+    If `base64` is true, the field is decoded. Otherwise a text is written unchanged, and any other value is written as JSON.
     """
     try:
         value = event[field]

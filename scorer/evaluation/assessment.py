@@ -52,7 +52,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The quality figures of all versions, and the numbers of labels and scores that do not count.
+    """The quality figures of all versions, and the numbers of labels and scores that the figures do not include.
 
     Attributes:
         versions: The figures of each version.
@@ -62,10 +62,10 @@ class Assessment:
         replaced: The number of labels that a newer label of the same event id replaced.
         unmatched: The number of labels whose event has no answer.
         withdrawn: The number of event ids with an answer whose label was withdrawn.
-        refused: The unusable labels, by reason.
+        refused: The numbers of unusable labels, by reason.
         unreadable: The number of skipped records of the score topic.
-        undecided: The number of scores with several named outputs, by the version's digest, if it is unknown which output
-            determines the version's decision.
+        undecided: For each version (by digest), the number of scores with several named outputs that are not assessed, because
+            it is unknown which output determines the decision.
     """
 
     versions: tuple[Quality, ...]
@@ -84,7 +84,7 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
     """Join the newest answer of each id with its newest label, and assess each version.
 
     Args:
-        answers: All answers, with the names of versions and decisions.
+        answers: All answers, with the names of versions and decisions by their codes.
         answered: The newest row of `answers` for each event id.
         labels: All labels.
     """
@@ -113,7 +113,7 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
 def assess_both(sides: Sequence[tuple[AnswerColumns, NewestRows]], labels: Labels) -> Assessment:
     """Assess several versions by their answers to the same events, and return the figures of all versions.
 
-    `sides` has the answers of each version. The figures are in the same order.
+    `sides` has, for each version, the arguments `answers` and `answered` of `assess`. The figures are in the same order.
     """
     assessments = [assess(answers, answered, labels) for answers, answered in sides]
     return replace(assessments[0], versions=tuple(quality for each in assessments for quality in each.versions))

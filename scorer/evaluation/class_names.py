@@ -38,10 +38,10 @@ class Classes:
     """The classes of labels and decisions.
 
     Attributes:
-        names: The names of the classes, in the order of their values in a score; None for a class whose name is unknown.
+        names: The names of the classes, in the order of the numbers of a score; None for a class whose name is unknown.
         ordered: Whether the order of `names` is known, so that a numeric label k means the class `names[k]`.
-        named: Whether the names of the classes are the names of decisions. If not, the classes are the outcomes 0 and 1, and
-            have no names.
+        named: True if `names` are names of decisions, which text labels can contain. False if the classes are just the outcomes
+            0 and 1.
     """
 
     names: tuple[str | None, ...]
@@ -75,9 +75,10 @@ BINARY = Classes(("0", "1"), named=False)
 def known(
     configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes, *, numeric: bool = False
 ) -> Classes | None:
-    """Return the configured classes, or else the classes that occur as decisions of the answers; None without either.
+    """Return the configured classes. If none are configured, return the classes that occur as decisions in the answers.
 
-    `numeric` states that outcomes are configured to be numbers: there are no classes.
+    The result is None if there are no decisions, or if `numeric` is true. `numeric` means that the configuration declares the
+    outcomes to be numbers, not classes.
     """
     if numeric:
         return None
@@ -100,7 +101,7 @@ def known(
 
 
 def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: NameCodes) -> Classes:
-    """Return one class for each column of the scores, and name each class after a decision.
+    """Return one class per column of the scores. Its name is the decision of the scores in which this column is the largest.
 
     Args:
         rows: The scores as lists of numbers, (n, columns).

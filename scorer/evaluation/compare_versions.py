@@ -60,7 +60,7 @@ class ComparisonRun:
     Attributes:
         differences: The differences between the answers.
         seconds: The time of decoding and inference in seconds, by `champion` and `candidate`.
-        spans: The offset range that was read of each partition.
+        spans: The offset range that was read, by partition.
         labelled: The quality figures of both versions on the same labelled events, the champion first; None if no topic of
             labels is configured.
         logged: The part of the events in the feature log; None if the events themselves were scored.
@@ -95,10 +95,10 @@ def spans(reader: TopicReader, topics: Sequence[str], window: TimeRange, newest:
 
 
 def counted_range(window: TimeRange, newest: int | None, times: RecordTimes | None) -> TimeRange:
-    """Return the time range in which input events are counted, for comparison with the number of logged records.
+    """Return the time range in which to count input events, so that the count is comparable to the number of logged records.
 
-    If `newest` is None, this is the requested range. Otherwise, this is the range of the records that were read: if the log has
-    only a sample of the events, the newest records cover a longer time than the same number of newest events.
+    If `newest` is None, this is `window`. Otherwise it is the time range of the records that were read. If the feature log has
+    only a sample of the events, N records cover a longer time than N events.
 
     Args:
         window: The requested time range.
@@ -126,7 +126,7 @@ def compare(
         candidate: The second version.
         window: The time range of the events.
         newest: The number of newest events to compare; None for all events of the window.
-        progress: Is called with the number of completed offsets and the total.
+        progress: A callback with the number of completed offsets and the total number of offsets.
 
     Raises:
         Fatal: If a topic cannot be read, or if a version has joined fields and there is no feature log with its inputs.
@@ -175,7 +175,7 @@ def _with_logged_inputs(version: LoadedModel, settings: Settings) -> LoadedModel
 
 
 def _extended(earlier: RecordTimes | None, times: Sequence[int]) -> RecordTimes | None:
-    """Extend the range `earlier` so that it includes `times`, and return it; None if there are no times at all."""
+    """Return the range `earlier`, extended to include `times`; None if `earlier` is None and `times` is empty."""
     if not times:
         return earlier
     every = [*times, *(earlier or ())]

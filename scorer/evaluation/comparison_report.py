@@ -18,7 +18,7 @@ class Limits:
 
     Attributes:
         errors: The share of events that only the candidate dead-letters.
-        flips: The share of events with different decisions, of all events that both versions scored.
+        flips: The share of events with different decisions among the events that both versions scored.
         psi: The population stability index of the scores.
         cost: The candidate's time per event divided by the champion's; None for no limit.
     """
@@ -50,7 +50,7 @@ class ComparisonReport:
     Attributes:
         champion: The first version as `name:version@digest`.
         candidate: The second version as `name:version@digest`.
-        compared: The differences between the answers, and the times.
+        compared: The differences between the answers, and the times of both versions.
         rules: The figures with their limits; empty if no event was scored by both versions.
     """
 

@@ -52,7 +52,7 @@ class DecidedOutputs:
         """Create the selection.
 
         Args:
-            find: Returns the name of the output for a version's digest; None if it is unknown.
+            find: A function from a version's digest to the name of the output; None if the name is unknown.
             names: The names that are known already, by digest.
         """
         self._find = find

@@ -28,14 +28,14 @@ def psi_without_bias(expected: Numbers, actual: Numbers) -> float:
 
 
 def psi_of_names(expected: Mapping[str | None, int], actual: Mapping[str | None, int]) -> float:
-    """Return the PSI minus its expectation for counts by name, such as decisions: each name is a bin."""
+    """Return the PSI of counts by name (for example decisions), minus its expectation. Each name is a bin."""
     names = sorted(expected.keys() | actual.keys(), key=repr)  # None and the name 'None' are different bins
     counts = [np.array([counted.get(name, 0) for name in names]) for counted in (expected, actual)]
     return _without_bias(*counts)
 
 
 def ks(expected: Numbers, actual: Numbers) -> float:
-    """Return the two-sample Kolmogorov-Smirnov statistic: the largest distance of the two distribution functions."""
+    """Return the two-sample Kolmogorov-Smirnov statistic: the largest distance between the two distribution functions."""
     columns = [np.sort(np.asarray(numbers)) for numbers in (expected, actual)]
     every = np.concatenate(columns)
     below = [np.searchsorted(column, every, side="right") / len(column) for column in columns]

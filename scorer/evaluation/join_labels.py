@@ -89,7 +89,7 @@ def join(
         classes: The classes of the outcomes; None for numeric outcomes.
         answered: The newest answer of each event id.
         until: The offset at which to stop in each partition; None for the current log ends.
-        show: Shows the progress of reading.
+        show: A function that shows the progress of reading.
 
     Returns:
         The labels, and the offset ranges that were read.
@@ -155,9 +155,9 @@ def _add(
 def _answers(
     batch: PartitionBatch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
 ) -> Iterator[tuple[int, int, CompleteScoreRecord]]:
-    """Yield the records of a batch with the score of a model, each with its row and its timestamp in Unix ms.
+    """Yield (row, timestamp in Unix ms, record) for each record of a batch that contains the score of a model.
 
-    Expired events and fallback scores are left out. Unreadable records are counted and skipped.
+    Records of expired events and records with fallback scores are left out. Unreadable records are counted and skipped.
     """
     for row, message in enumerate(batch.messages):
         try:

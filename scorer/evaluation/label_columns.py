@@ -85,7 +85,7 @@ class RecordPosition(NamedTuple):
 
 @dataclass
 class Refusals:
-    """The numbers of labels that do not count, by reason, with the position of the first one and an explanation."""
+    """The numbers of refused labels by reason, and for each reason the position of the first label and an explanation."""
 
     # The first position is the lowest, so that the result does not depend on the order of the partitions.
 
@@ -94,7 +94,7 @@ class Refusals:
     explanations: dict[Unusable, str] = field(default_factory=dict)
 
     def add(self, reason: Unusable, place: RecordPosition, explain: Callable[[], str] = str) -> None:
-        """Count a label that does not count for this reason. `explain` returns the explanation for the first one."""
+        """Count a label that is refused for this reason. For the first one, `explain` is called and returns an explanation."""
         self.counts[reason] += 1
         if reason not in self.examples or place < self.examples[reason]:
             self.examples[reason] = place
@@ -114,7 +114,7 @@ class Refusals:
         return [f"{count:,} are {reason}, the first {self.first(reason)}" for reason, count in self.ordered()]
 
     def ordered(self) -> list[tuple[Unusable, int]]:
-        """Return the reasons with their numbers of labels, the most frequent reason first."""
+        """Return (reason, number of labels) pairs, the most frequent reason first."""
         return sorted(self.counts.items(), key=lambda each: (-each[1], each[0]))
 
 
@@ -122,7 +122,7 @@ class Labels:
     """The labels of answered events, as columns by event id; labels of other events are only counted.
 
     The column `truth` has the number of the class, or the outcome itself if `classes` is None; NaN for a withdrawn label.
-    `numbers` states that outcomes are configured to be numbers, even if all of them are 0 or 1.
+    `numbers` is true if the configuration declares the outcomes to be numbers. Outcomes 0 and 1 are then no classes.
     """
 
     def __init__(self, topic: str, classes: Classes | None, *, numbers: bool = False) -> None:

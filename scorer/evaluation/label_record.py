@@ -32,7 +32,7 @@ class Unusable(StrEnum):
 
 
 class Label(NamedTuple):
-    """The outcome of the event with an id. `value` is a class or a number; None withdraws an earlier label of the same id."""
+    """The outcome of the event with this id. `value` is a class or a number; None withdraws an earlier label of the event."""
 
     id: str
     value: str | float | None
@@ -45,7 +45,7 @@ LabelReader = Callable[[bytes | None, bytes | None, Parts], Label | Unusable]
 
 
 def reader(settings: LabelSettings) -> LabelReader:
-    """Return a function that parses records by these settings; the function raises no exception, whatever a record contains."""
+    """Return a function that parses records according to these settings. The function raises no exception for any record."""
     path = json_path.parse(settings.value)
     id_path = None if settings.id == KEY or settings.id.startswith(HEADER) else json_path.parse(settings.id)
 

@@ -23,7 +23,7 @@ VERSIONS = ("champion", "candidate")
 
 
 class BothAnswers:
-    """The answers of champion and candidate to the events that both have scored. An event needs about 100 bytes."""
+    """The answers of champion and candidate to the events that both have scored. An event needs about 100 bytes of memory."""
 
     def __init__(self, region: str) -> None:
         self._region = region

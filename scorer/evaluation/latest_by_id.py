@@ -1,4 +1,4 @@
-"""Store rows with ids as columns, and select the newest row of each id, whatever the order of reading. Pure."""
+"""Store rows with ids as columns, and select the newest row of each id, independently of the order of reading. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class RowsById:
 
 
 def _last(*columns: Column) -> NDArray[np.bool_]:
-    """Return n booleans, true for the last of each run of equal rows."""
+    """Return n booleans: True for each row that differs from the next row, and for the last row."""
     changes = np.zeros(len(columns[0]), np.bool_)
     changes[-1:] = True
     for column in columns:

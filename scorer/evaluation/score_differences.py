@@ -150,7 +150,7 @@ def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers)
 
 
 def _distance(first: Any, second: Any) -> float:
-    """Return the largest difference between two scores' numbers; infinity if the scores differ in more than numbers."""
+    """Return the largest difference between the numbers of two scores; infinity if the scores differ in more than numbers."""
     if isinstance(first, bool) or isinstance(second, bool) or isinstance(first, str) or first is None:
         return 0.0 if first == second else math.inf
     if isinstance(first, int | float) and isinstance(second, int | float):

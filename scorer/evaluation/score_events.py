@@ -22,8 +22,8 @@ class EventAnswers:
 
     Attributes:
         numbers: (B,) float64, the output on which the version bases its decision; NaN if it is not a single number.
-        rows: (B, k) float64, this output if it is a list of k numbers for each event; NaN for events without a score. None if
-            this output is no such list.
+        rows: (B, k) float64, this output if it is a list of k numbers; NaN for events without a score. None if this output is
+            not a list of numbers of the same length for each event.
         output: The name of this output; None if it is the only one and has no name.
         several: Whether a score has several outputs.
         decisions: The decision of each event; None if there is none.

@@ -20,7 +20,7 @@ TONES = {
     "mark": "#b3541e",
     "none": "none",
 }
-"""The colour of each tone in a plot file. Each tone is also a CSS class of the parts."""
+"""Tone -> its colour in a plot file. The tone of a part is also its CSS class."""
 DARKEST = 0.45  # opacity of the darkest cell: its text is still readable
 PERCENT_FROM = 44.0  # minimum height in pixels of a cell that also shows its share
 

@@ -1,8 +1,8 @@
 """Conversion of decimal numbers to floats of a smaller dtype with one rounding.
 
 A decimal text that is read as a float64 and then converted to a float32 is rounded twice. The result is wrong if the float64 is
-exactly halfway between two float32 numbers but the text is not: `7.038531e-26` is such a text, and it is the shortest text of a
-float32. Therefore such numbers are converted again from their exact text.
+exactly halfway between two float32 numbers but the text is not. An example is `7.038531e-26`, although it is the shortest text
+of a float32. Therefore such numbers are converted again from their exact text.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ def as_floats(values: Sequence[float | None], dtype: np.dtype[Any]) -> tuple[NDA
     """Convert numbers to an array of a float dtype, (n,). None becomes NaN. A number that is too large becomes an infinity.
 
     Returns:
-        The array, and the indices of the numbers that are exactly halfway between two numbers of the dtype. Their conversion
-        needs their exact text, see `nearest_float`.
+        (array, indices). `indices` are those of the numbers that are exactly halfway between two numbers of the dtype. Convert
+        these from their exact text with `nearest_float`.
     """
     try:
         wide = np.array(values, np.float64)

@@ -1,7 +1,8 @@
 """Encoding of the inputs of a batch as pieces of feature records, column by column, in JSON and in Avro.
 
 Numbers are encoded for all rows of a tensor in one call. Texts, uint64 in Avro, and arrays of varying length are encoded row
-by row. Each tensor becomes one piece with a text per event. The format may need constant pieces before and after this piece.
+by row. A piece is one part of the value of each record; see `RecordPiece`. Each tensor becomes one piece with a text per event.
+The format may need constant pieces before and after this piece.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

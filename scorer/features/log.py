@@ -1,8 +1,9 @@
 """Search the feature log for the records of given scores, without a consumer group.
 
-The transaction of a score also writes its feature record. The partition has the number of the input partition (modulo the
-number of partitions of the log), and the timestamp is that of the event. Score and feature record contain the same position of
-the event, version and time of scoring. These values distinguish the two feature records of an event that was scored twice.
+A score and its feature record are written in the same transaction. The feature record is in the partition with the number of
+the input partition (modulo the number of partitions of the log), and has the timestamp of the event. The score and the feature
+record contain the same event position, version and time of scoring. These values distinguish the two feature records of an
+event that was scored twice.
 """
 
 import logging
@@ -75,7 +76,7 @@ class LogSearch:
         self.earliest_ms = min(self.earliest_ms, scored.event_ms)
 
     def take(self, record: FeatureRecord) -> ScoredEvent | None:
-        """Process the next record of the log; return the wanted score to which the record belongs, or None."""
+        """Process the next record of the log. Return the wanted score to which it belongs; None if there is no such score."""
         scored = ScoredEvent(*record.position, record.event_ms, record.scored_ms, record.digest)
         partition = (scored.topic, scored.partition)
         search = self._partitions.get(partition)
@@ -97,7 +98,7 @@ class LogSearch:
 
 
 class FeatureLog:
-    """The feature log of one scorer (`features.topic`, which must be set).
+    """The feature log of one scorer: the topic `features.topic`, which must be configured.
 
     Attributes:
         skipped: The unreadable records that were skipped. Each of them may belong to a wanted score.

@@ -33,9 +33,9 @@ class LoggedTensor:
 
     Attributes:
         tensor: the name of the tensor.
-        dtype: numpy's name of the dtype, or "string".
+        dtype: the name of the numpy dtype, or "string".
         fields: the logged fields of the tensor, in the order of the columns; exactly one for an array field.
-        columns: the columns of scalar fields; None for all columns, and for an array field.
+        columns: the indices of the logged columns of scalar fields; None for an array field, or if all columns are logged.
         array: whether the tensor is an array field.
         varies: whether the length of the array differs from event to event.
     """
@@ -54,7 +54,7 @@ class LoggedTensor:
 
 
 def select_logged(signature: Signature, fields: Literal["all"] | Sequence[str]) -> tuple[LoggedTensor, ...]:
-    """Return the tensors with logged fields. A field that feeds several tensors is logged once, from the first of them.
+    """Return the tensors that contain logged fields. A field in several tensors is logged once, from the first of them.
 
     `fields` are the names of the logged fields, or "all". Names that the signature does not have are ignored.
     """
@@ -84,8 +84,8 @@ def absent_names(signature: Signature, fields: Literal["all"] | Sequence[str]) -
 def avro_schema(logged: Iterable[LoggedTensor]) -> str:
     """Return the Avro schema of the feature records with these inputs, as JSON text.
 
-    The fields of `inputs` have the order of the tensors. Each of them has a default, so that the schema of another version is
-    compatible (BACKWARD) unless the type of an input differs.
+    The fields of `inputs` are in the order of the tensors. Each of them has a default. Therefore the schemas of two versions
+    are compatible (BACKWARD) unless an input has different types.
     """
     pairs = [(field, tensor) for tensor in logged for field in tensor.fields]
     names = avro_names([field.name for field, _ in pairs])

@@ -87,7 +87,7 @@ class FeatureRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.source.topic, self.source.partition, self.source.offset
 
     def exact_input(self, name: str) -> Any:
-        """Return an input with each number as its JSON text, or the input itself if the record is not in JSON."""
+        """Return an input in which each number is its JSON text. If the record is not in JSON, return the input unchanged."""
         # Not as Decimal: the exponent of a number in another input can be too small for it.
         if not self.text:
             return self.inputs[name]
@@ -136,8 +136,8 @@ class AvroFeatureReader:
     """Decoder of feature records in Avro, whose values begin with Confluent's header.
 
     Args:
-        schema: Returns the text of the schema with this id. It is called once for each id. Raises UnreadableFeatures if the
-            schema does not exist, and DependencyUnavailable if the schema registry is unavailable.
+        schema: A function that returns the text of the schema with this id. It is called once for each id. It raises
+            UnreadableFeatures if the schema does not exist, and DependencyUnavailable if the schema registry is unavailable.
     """
 
     def __init__(self, schema: Callable[[int], str]) -> None:
@@ -206,8 +206,8 @@ def _checked(record: FeatureRecord) -> FeatureRecord:
 class FeatureDecoder:
     """Converter of feature records to the tensors of one signature.
 
-    A record of another version is also converted if it holds all fields of the signature. Its values are those that the other
-    version received. The defaults of this signature never apply.
+    A record of another version is also converted if it has all fields of the signature. The tensors then contain the values
+    that the other version received. The defaults of this signature never apply.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -313,7 +313,7 @@ def _column(record: FeatureRecord, field: InputField) -> NDArray[Any]:
 
 
 def _scalars(records: Sequence[FeatureRecord], field: InputField) -> NDArray[Any]:
-    """Return the values of a scalar field, (B,). A list of one element counts as its element. Raises _Unfit."""
+    """Return the values of a scalar field, (B,). A list of one element is replaced by its element. Raises _Unfit."""
     values = [record.inputs[field.name] for record in records]
     if list in set(map(type, values)):
         values = [value[0] if type(value) is list and len(value) == 1 else value for value in values]
@@ -331,7 +331,7 @@ def _converted(values: list[Any], field: InputField, exact: Callable[[int], Any]
     Args:
         values: The values as they were decoded.
         field: The field of the values.
-        exact: Returns the value at an index, with a number as its exact text.
+        exact: A function that returns the value at an index, in which a number is its exact text.
 
     Raises:
         _Unfit: A value does not fit the dtype.

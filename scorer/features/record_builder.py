@@ -41,7 +41,7 @@ class FeatureRecords:
     """The feature records of some rows of a batch.
 
     Attributes:
-        rows: (n,), the index in the batch of the event of each record, ascending.
+        rows: (n,), the index of each record's event in the batch, ascending.
         records: the records, in the order of `rows`.
         dropped: the number of records that were left out, by reason.
     """
@@ -72,7 +72,7 @@ class ScoredEvents:
     scored_ms: int
 
     def part(self, first: int, end: int) -> "ScoredEvents":
-        """Return the events with the indices `first` to `end`, without `end`."""
+        """Return the events `first` (included) to `end` (excluded)."""
         at = np.arange(first, end)
         tensors = select_tensors(self.tensors, at)
         return ScoredEvents(self.batch, self.rows[at], self.ids.part(at), tensors, self.answers.part(at), self.scored_ms)
@@ -84,9 +84,9 @@ class FeatureRecordBuilder:
 
     Attributes:
         topic: the topic of the feature log.
-        partitions: the number of partitions in use.
-        room: the largest size of key and value of a record together, in bytes.
-        sample: selects the logged events; None for all events.
+        partitions: the number of partitions of the topic that are used.
+        room: the maximum size of a record in bytes: its key plus its value.
+        sample: the selection of the logged events; None for all events.
     """
 
     topic: str
@@ -95,7 +95,7 @@ class FeatureRecordBuilder:
     sample: KeySample | None = None
 
     def select(self, batch: Batch, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:
-        """Return the indices into `rows` of the events in the sample; None if all of them are in the sample."""
+        """Return which of the events at the indices `rows` are in the sample, as indices into `rows`; None for all of them."""
         if self.sample is None:
             return None
         return np.flatnonzero(self.sample.select(batch)[rows])
@@ -107,10 +107,10 @@ class FeatureRecordBuilder:
         return merged(self._encodable(events, encoder))
 
     def _encodable(self, events: ScoredEvents, encoder: FeatureEncoder) -> list[FeatureRecords]:
-        """Return the records of the events in parts, without the events that cannot be encoded.
+        """Encode the records in parts, and leave out the events that cannot be encoded.
 
-        A part that cannot be encoded is halved, until a failing event is alone in its part. After MOST_FAILURES failed parts, a
-        failing part is left out as a whole, so that a batch full of such events does not delay its scores.
+        A part that cannot be encoded is halved, until it consists of the failing event. After MOST_FAILURES failures, a failing
+        part is left out without being halved, so that a batch full of such events does not delay its scores.
         """
         parts: list[FeatureRecords] = []
         pending = [events]
@@ -161,7 +161,7 @@ class FeatureRecordBuilder:
 
 
 def merged(parts: Sequence[FeatureRecords]) -> FeatureRecords:
-    """Concatenate parts, whose rows follow each other."""
+    """Concatenate parts. The rows of each part are greater than the rows of the parts before it."""
     if len(parts) == 1:
         return parts[0]
     dropped: Counter[str] = Counter()
@@ -172,9 +172,9 @@ def merged(parts: Sequence[FeatureRecords]) -> FeatureRecords:
 
 
 def in_order(parts: Sequence[FeatureRecords]) -> Sequence[FeatureRecords]:
-    """Return the records of disjoint sets of rows in the order of their events.
+    """Return the records of all parts in the order of their events.
 
-    A reader that searches the feature log for an event can then stop at the first record with a larger offset.
+    A reader that searches the feature log for an event can then stop at the first record of a later event.
     """
     filled = [part for part in parts if len(part.records)]
     if all(before.rows[-1] < after.rows[0] for before, after in pairwise(filled)):

@@ -52,7 +52,7 @@ class AnsweringVersions:
     """The versions that scored events: one version, or champion and candidate.
 
     Attributes:
-        encoders: the encoder of the score records of each version. It holds the version, its role and the channel's revision.
+        encoders: the score record encoder of each version. It contains the version, its role and the channel's revision.
         which: (n,) int32, for each event the index of its version in `encoders`.
     """
 
@@ -61,7 +61,7 @@ class AnsweringVersions:
 
     @classmethod
     def single(cls, encoder: RecordEncoder, count: int) -> "AnsweringVersions":
-        """Return the version that scored all of `count` events."""
+        """Return the value for `count` events that all were scored by one version."""
         return cls([encoder], np.zeros(count, np.int32))
 
     def part(self, at: NDArray[np.intp]) -> "AnsweringVersions":

@@ -9,7 +9,7 @@ from scorer.decoding.batch import Batch
 from scorer.native.xxhash import xxh64
 
 SEED = 0x7363_6F72_6566_6561
-"""A seed of its own, so that the sample is independent of the keys of a canary and of a shadow."""
+"""A seed that nothing else uses, so that the sample does not depend on which keys a canary or a shadow scores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Creation of the encoder of a version's feature records, which registers their Avro schema. Not for the scoring loop."""
+"""Creation of the encoder of a version's feature records.
+
+The Avro schema is registered in the schema registry. This request may block, so the scoring loop must not use this module.
+"""
 
 from model_registry.extras import install_command
 from model_registry.package.signature import Signature

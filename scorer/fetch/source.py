@@ -38,7 +38,7 @@ class FetchedRecords:
     Attributes:
         values: the value of each row. Rows that are not in `partitions` are failures.
         keys: the key of each row.
-        headers: returns the headers of the records, given their rows as an (n,) array.
+        headers: a function from the rows of records, (n,), to the headers of these records.
         partitions: the rows of each partition.
         size: the size of all values in bytes.
     """

@@ -60,10 +60,10 @@ class Lineage:
         swap: The record of the partition's cut-over to the version that answered; None if there is none.
         instead_of: The cut-over record of the canary that should have answered but failed; None if there is none.
         move: The channel move that deployed the version; None if it is unknown.
-        signer: The signer of the version; None if it is unknown.
+        signer: The identity that signed the version; None if it is unknown.
         bucket: The bucket of the event's key in the traffic split, a number from 0 to 9,999; None without a canary.
         corrections: The corrections of the answer.
-        missing: For each value that could not be read, its name and the reason, as a text.
+        missing: One text for each value that could not be read: `<name>: <reason>`.
     """
 
     place: InputPosition

@@ -69,15 +69,15 @@ def _is_of_other_history(move: ChannelMove, swap: Mapping[str, Any] | None) -> b
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
-    """Narrow a range of offsets by binary search to a short range that holds the answer to the event at the offset `wanted`.
+    """Search for the answer to the event at the offset `wanted`. Return a short offset range that contains the answer.
 
-    If the answers are not in the order of their events, the short range may not contain the answer.
+    This is a binary search. If the answers are not in the order of their events, the range may not contain the answer.
 
     Args:
         start: The first offset of the range.
         end: The end of the range.
-        probe: Called with an offset. Returns the position of the next answer at or after this offset, and the offset of the
-            answered event; None if no answer is close.
+        probe: A function from an offset to a pair: the position of the next answer at or after this offset, and the offset of
+            the answered event. It returns None if no answer is near the offset.
         wanted: The offset of the event.
     """
     while end - start > STRETCH:
@@ -93,7 +93,7 @@ def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None]
 
 
 class LineageReader:
-    """Read the lineage of one scorer's answers. Every method raises Fatal as TopicReader does."""
+    """Read the lineage of one scorer's answers. Every method raises Fatal under the same conditions as TopicReader."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -204,8 +204,9 @@ class LineageReader:
     def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
         """Return the dead letter of the event or, if there is none, the score of the event; None if neither is found.
 
-        The score is first searched in a short range, which a binary search determines. The binary search relies on the order of
-        the events. If the short range does not hold the score, all offsets since the event's time are searched.
+        The score is first searched for in a short offset range, which a binary search determines. The binary search assumes
+        that scores are in the order of their events. If the range does not contain the score, all offsets since the event's
+        time are searched.
         """
         letters = self._settings.dead_letter.topic
         scores = self._settings.output.topic
@@ -217,10 +218,10 @@ class LineageReader:
         return next((answer for span in spans for answer in self._answers_at(*span, place, self._as_score)), None)
 
     def _next_of(self, partition: Partition, place: InputPosition, start: int, end: int) -> tuple[int, int] | None:
-        """Return the offset of the next score in `partition` at or after `start`, and the offset of the scored event.
+        """Search for the next score in `partition` at or after `start`. Return (its offset, the offset of the scored event).
 
-        Only scores of events in the input partition of `place` are considered. At most NEAR offsets, and no offset at or after
-        `end`, are read. The result is None if they hold no such score.
+        Only scores of events in the input partition of `place` are considered. The search ends after NEAR offsets, or at `end`.
+        The result is None if no such score is found.
         """
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:

@@ -87,10 +87,10 @@ def find_inputs(lineage: Lineage, settings: Settings, signature: Signature | Non
 
 
 def complete_inputs(inputs: LoggedInputs | None, signature: Signature | None) -> tuple[LoggedInputs | None, str]:
-    """Return logged inputs if they hold all fields of a signature; otherwise None, and the reason.
+    """Return (inputs, "") if the logged inputs contain all fields of the signature; otherwise (None, reason).
 
     Args:
-        inputs: The record that the feature log has of a score; None if it has none.
+        inputs: The record of the score in the feature log; None if there is no record.
         signature: The signature of the version that answered; None if its package has none.
     """
     if inputs is None:
@@ -106,8 +106,8 @@ def recompute(
 ) -> Recomputation:
     """Score the event again with the version that answered it, and compare both results.
 
-    A number may differ by the larger of `tolerance` and the `batch_tolerance` of the signature, because the event is now scored
-    in a batch of one event.
+    Two numbers may differ by `tolerance` or the signature's `batch_tolerance`, whichever is larger, because the event is now
+    scored in a batch of one event.
 
     Args:
         lineage: The lineage of the answer.

@@ -1,4 +1,4 @@
-"""Polling of the configured channel (a tag in the model registry), and the record of the versions that were served last."""
+"""Polling of the configured channel (a tag in the model registry), and storage of the versions that were served last."""
 
 import logging
 import math
@@ -59,11 +59,11 @@ class ChannelFollower:
         self._validator = None
 
     def known_good(self) -> Resolution | None:
-        """Return the versions that this scorer served last, even before a restart; None if they are unknown."""
+        """Return the versions that this scorer served last, possibly before a restart; None if they are unknown."""
         return self._cache.load_resolution(self._key)
 
     def save_served(self, serving: Resolution, label: str) -> None:
-        """Record that these versions are served now. A later start uses the record if the channel is unusable.
+        """Store that these versions are served now. If the channel is unusable at a later start, they are served again.
 
         `label` names the versions in the log.
         """

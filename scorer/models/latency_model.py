@@ -26,7 +26,7 @@ class LatencyModel:
         self.bt = self.bt * FORGET + size * seconds
 
     def line(self) -> tuple[float, float]:
-        """Return the fitted a and b in seconds. Neither is negative, and both are 0 before the first measurement.
+        """Return (a, b) of the fit in seconds. Neither is negative, and both are 0 before the first measurement.
 
         If all measured batches have the same size, a is 0.
         """
@@ -42,7 +42,10 @@ class LatencyModel:
         return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
 
     def largest_batch(self, seconds: float, most: int) -> int:
-        """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`."""
+        """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`.
+
+        If the constant `a` exceeds half of `seconds`, the expected time may exceed `seconds`.
+        """
         # If the constant cost a exceeds half of `seconds`, the size B is chosen so that b B <= `seconds` / 2, because smaller
         # batches do not reduce a. The expected time may then exceed `seconds`.
         a, b = self.line()

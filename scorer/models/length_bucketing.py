@@ -13,7 +13,7 @@ from scorer.models.latency_model import LatencyModel
 class LengthBucketedRuns:
     """Divides the batches of one model into runs of events with similar length, and executes the runs.
 
-    A run is planned to take at most `deadline` seconds, unless it has only one event.
+    Each run is planned so that it takes at most `deadline` seconds. A run of only one event may take longer.
     """
 
     def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -16,15 +16,18 @@ SUPERSEDED = "superseded"
 TOO_LARGE = "too-large"
 TOO_LONG = "too-long"
 OUTCOMES = (ACCEPTED, REFUSED, DIED, TOO_LARGE, TOO_LONG, SUPERSEDED)
-"""The outcomes of a trial."""
+"""The outcomes of the load of a version in a trial process."""
 
 
 class Superseded(Exception):
-    """The trial of a version was stopped because the channel no longer names the version, or because this process ends."""
+    """The load in the trial process was stopped: the channel no longer names the version, or this process ends."""
 
 
 class LoadGuard(Protocol):
-    """A guard that protects this process from versions whose load crashes it. Only one thread at a time may use a guard."""
+    """A guard that protects this process from versions that crash it when they are loaded.
+
+    Only one thread at a time may use a guard.
+    """
 
     def refusal(self, identity: str) -> str | None:
         """Return the reason why a version is refused after earlier crashes; None if the version may be loaded.
@@ -33,22 +36,22 @@ class LoadGuard(Protocol):
         """
 
     def loading(self, identity: str) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager for the code that tries and loads a version.
+        """Return a context manager for the code that loads a version, first in a trial process and then in this process.
 
-        A crash of this process inside the context counts against the version.
+        If this process crashes inside the context, the crash is attributed to the version; see `refusal`.
         """
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
         """Load the version in a trial process. `is_wanted` is called several times a second.
 
         Raises:
-            ModelRefused: The version failed its trial.
+            ModelRefused: The version could not be loaded in the trial process.
             Superseded: `is_wanted` returned False.
         """
 
 
 class Unguarded:
-    """A guard that allows every version to load without a trial."""
+    """A guard that uses no trial process and refuses no version."""
 
     def refusal(self, identity: str) -> str | None:  # noqa: ARG002
         return None

@@ -45,12 +45,12 @@ class LoadedModel:
 
     Attributes:
         model: the open model.
-        decoder: decodes events to the input tensors of the model.
-        cost: predicts how long a batch takes from decoding to the commit of its transaction.
-        inference: predicts how long the model alone takes for a batch.
-        runs: divides a batch into several runs of the model; None if the model runs once per batch.
-        broken: creates the error that `check_control_row` raises.
-        control: one row of input tensors that the model scored when it was loaded (the control row).
+        decoder: the decoder of events to the input tensors of the model.
+        cost: the expected time of a batch, from decoding to the commit of its transaction.
+        inference: the expected time of the model alone for a batch.
+        runs: the division of a batch into several runs of the model; None if the model runs once per batch.
+        broken: a function that creates the error which `check_control_row` raises.
+        control: the control row: one row of input tensors that the model scored when it was loaded.
     """
 
     model: Model
@@ -98,7 +98,7 @@ def loader(
     Args:
         settings: the configuration.
         probe: whether to check that no score depends on the other events in the same batch. If None, only models on servers are
-            checked, because models in this process are checked in their trial process.
+            checked, because a trial process has already checked the models that run in this process.
         tables: the tables of joined fields. If None, this process reads no tables: a version with joined fields is loaded, but
             its decoder raises Fatal.
 
@@ -174,7 +174,7 @@ def prepare_model(
 
     Args:
         model: the open model.
-        decoder: decodes events for the model.
+        decoder: the decoder of events for the model.
         golden: the golden examples.
         settings: the configuration.
         broken: the attribute `broken` of the returned LoadedModel.
@@ -293,7 +293,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
 
 
 def _unsupported_part(output: Output, scores: Scores) -> str:
-    """Describe the part of an output that only JSON records can represent; return "" if there is no such part."""
+    """Describe what only JSON records can represent in an output; return "" if every format can represent the output."""
     column = scores.columns[output.name]
     if (column[0] if is_ragged(column) else column).dtype == object:
         return "strings"

@@ -37,7 +37,7 @@ class Servable:
     features: FeatureEncoder | None = None
 
     def in_role(self, resolution: Resolution, reason: str, role: str) -> "Servable":
-        """Return a copy in this role. The copy's records contain the revision of `resolution`."""
+        """Return a copy with this role. The copy's score records contain the role, and the revision of `resolution`."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
@@ -50,11 +50,11 @@ class Servable:
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=reason))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """Return a copy whose records name another version (one that is not loaded) in place of this version."""
+        """Return a copy whose score records name another version, which is not loaded, in place of this version."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
-        """Return a copy that acts as a shadow for the events of a role, champion or canary.
+        """Return a copy for a shadow that scores the events of the role `arm` (champion or canary).
 
         `reason` states why the copy cannot score the events; None if it can.
         """
@@ -86,10 +86,10 @@ class CanaryArm:
     Attributes:
         digest: the candidate's manifest digest.
         percent: the percentage of keys that the candidate answers.
-        split: determines the keys that belong to the candidate.
+        split: the selection of the candidate's keys.
         servable: the loaded candidate; None if this scorer does not serve it.
         version: the candidate's version.
-        pairs: the percentage of keys whose events are also scored by a shadow; 0 if the settings of the shadow decide.
+        pairs: the percentage of keys whose events a shadow also scores; 0 if the shadow's settings determine the percentage.
         alike: whether candidate and champion decode an event to the same tensors.
     """
 

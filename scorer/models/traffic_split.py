@@ -1,6 +1,7 @@
 """The traffic split: the keys that a canary answers, and the keys that a shadow samples. Pure, so that all scorers agree.
 
-If the candidate's share grows, it keeps its keys and gets additional ones. A candidate with another digest gets different keys.
+If a candidate's share grows, the candidate keeps its keys and gets additional keys. Another candidate gets different keys,
+because the keys depend on the candidate's digest.
 """
 
 from dataclasses import dataclass

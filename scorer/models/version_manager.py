@@ -45,7 +45,7 @@ JITTER = 0.2  # maximum share by which a poll interval is shortened, so that man
 
 @dataclass(slots=True)
 class VersionRefusal:
-    """The refusal of a version by this scorer, with the reason and the revision of the channel that named the version."""
+    """A version that this scorer refuses, the reason, and the revision of the channel that named the version."""
 
     version: str
     reason: str
@@ -61,13 +61,13 @@ class _Shared:
         fault: why this state is refused, for example because its signature is invalid; None if it is accepted.
         accepted_revision: the highest revision of an accepted state of the channel.
         aspired: the versions to serve by role; empty if no state can be served.
-        reason: the reason of the channel move to the aspired versions.
+        reason: the reason of the channel move that named the aspired versions.
         serving: the served versions by role.
         canary: the candidate's share of the keys, and the served candidate; None if the channel has no candidate.
         ready: the loaded versions by digest.
         refused: the refused versions by digest.
-        delayed: the versions by digest that cannot be loaded at present, because a dependency fails or the disk is full.
-        moving: whether the served versions must be loaded again, because `reload` changed the load function.
+        delayed: the versions by digest whose load failed temporarily, because a dependency failed or the disk is full.
+        moving: whether the served versions must be loaded again with the load function that `reload` has set.
     """
 
     # The aspired versions come from `named`, or from an earlier state of the channel if `named` is refused.
@@ -86,7 +86,7 @@ class _Shared:
 
 
 def _failed_dependency(error: RegistryError) -> str:
-    """Return the failed dependency for a transient error: the disk (of the model cache) or the model registry."""
+    """Return the dependency that caused a transient error: the disk (of the model cache) or the model registry."""
     return DISK if isinstance(error, DiskFailed) else MODEL_REGISTRY
 
 
@@ -95,12 +95,12 @@ class VersionManager:
 
     Args:
         settings: the configuration.
-        load: loads the model of a package.
-        outages: records unavailable dependencies.
-        on_refused: called with each refusal, for the metrics.
-        lethal: returns why a candidate must not be loaded after crashes; None if it may be loaded.
-        candidate: selects the candidate among the channel's roles.
-        guard: tries each version in a trial process before it is loaded in this process.
+        load: the function that loads the model of a package.
+        outages: the record of unavailable dependencies.
+        on_refused: a function that is called with each refusal, for the metrics.
+        lethal: a function that returns why a candidate must not be loaded after earlier crashes; None if it may be loaded.
+        candidate: a function that selects the candidate among the channel's roles.
+        guard: the guard that loads each version in a trial process before this process loads it.
     """
 
     # A scorer selects the canary; a shadow process selects the canary or the shadow version.
@@ -215,9 +215,9 @@ class VersionManager:
 
     @property
     def trusted_revision(self) -> float:
-        """The highest revision of the channel that this scorer trusts.
+        """The highest revision of the channel that this scorer has accepted.
 
-        This is the highest revision that it has accepted; infinity if the policy requires no signed channel moves.
+        If the policy requires no signed channel moves, every revision is trusted, and the value is infinity.
         """
         # If a partition was scored by a higher revision, it waits until this scorer serves that revision; see `VersionFence`.
         return self._shared.accepted_revision if self._moves.signed else math.inf
@@ -245,7 +245,7 @@ class VersionManager:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def delays(self) -> list[VersionRefusal]:
-        """Return the aspired versions that cannot be loaded at present, with the reasons. Their load is retried."""
+        """Return the aspired versions whose load failed temporarily and is retried, with the reasons."""
         with self._lock:
             aspired = {version.digest for version in self._shared.aspired.values()}
             return [delay for digest, delay in self._shared.delayed.items() if digest in aspired]
@@ -338,7 +338,7 @@ class VersionManager:
                 log.exception("checking the channel for a new version failed; %s stays in service", self.champion.label)
 
     def _follow(self) -> None:
-        """Poll the channel, and load the versions that it names, or those of an earlier state if they are refused.
+        """Poll the channel, and load the versions that it names. If they are refused, load the versions of an earlier state.
 
         Raises:
             RegistryError: The registry does not answer, or the channel names no version.
@@ -403,12 +403,12 @@ class VersionManager:
         self._before = resolution.revision
 
     def _reject(self, named: Resolution | None, before: int | None, refusal: VersionRefusal, hint: str) -> None:
-        """Record that a state of the channel is refused, so that only an earlier state may be served.
+        """Store that a state of the channel is refused, so that only an earlier state may be served.
 
         Args:
-            named: the state to record as the last polled state.
+            named: the state to store as the last polled state.
             before: only states with a lower revision are tried; None to try all states.
-            refusal: the reason.
+            refusal: the reason why the state is refused.
             hint: the remedy for the log.
         """
         with self._lock:
@@ -499,7 +499,7 @@ class VersionManager:
         return serving[CHAMPION].resolution.revision if serving else -1
 
     def _may_step_back_to(self, resolution: Resolution) -> bool:
-        """Return whether the policy allows an earlier state to be served. Raises RegistryError if the registry fails."""
+        """Return whether the policy allows an earlier state to be served. Raises RegistryError if the error is transient."""
         try:
             self._moves.check_earlier(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
         except RegistryError as error:
@@ -510,7 +510,7 @@ class VersionManager:
         return True
 
     def _execute_actions(self) -> None:
-        """Execute the actions of the version policy as long as its next action is to load or to unload a version."""
+        """Load and unload versions until the version policy's next action is another one."""
         while not self._closing.is_set():
             with self._lock:
                 action = version_policy.next_action(self._snapshot())
@@ -578,7 +578,7 @@ class VersionManager:
         return None if known_good and known_good.digest == aspired.digest else self._guard.refusal(aspired.identity)
 
     def _is_wanted(self, digest: str) -> bool:
-        """Return whether the version with this digest, which is being tried, must still be served."""
+        """Return whether the version with this digest is still to be served. Called while a trial process loads the version."""
         # The channel is polled first if a poll is due.
         # If the registry is unavailable, the version counts as aspired.
         if self._closing.is_set():

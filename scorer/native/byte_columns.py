@@ -15,7 +15,7 @@ T = TypeVar("T")
 PADDING = bytes(32)
 """The zero bytes that must follow each text that C code scans (SCANNER_PADDING in scanner.h)."""
 PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
-"""For each byte, whether it needs no escape in a JSON string."""
+"""Byte -> whether it needs no escape in a JSON string."""
 Column = Sequence[bytes | None]
 """A byte string or None per row, as a `ByteColumn` or a list."""
 

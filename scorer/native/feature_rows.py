@@ -15,9 +15,9 @@ LONGEST_NUMBER = 24  # characters of a float64 in JSON
 OVERWRITTEN = 32  # bytes behind the text that feature_rows.c may overwrite
 LONGEST_VARINT = 10  # bytes of an int64 as a varint
 ROWS = 256
-"""How many rows are encoded at once. Their text then fits into the CPU's cache, and needs no new pages of memory."""
+"""The number of rows that are encoded at once, so that their text fits into the CPU's cache and reuses memory pages."""
 NUMBERS = 1 << 16
-"""How many integers are converted to int64 at once. As int64, a whole batch of uint8 images would take eight times its size."""
+"""The number of integers that are converted to int64 at once. As int64, uint8 images need eight times their size."""
 
 
 def json_members(matrix: NDArray[Any], names: Sequence[bytes]) -> ByteColumn:

@@ -110,7 +110,7 @@ class NativeFetcher:
     def collect(self, max_messages: int, seconds: float) -> int:
         """Collect up to `max_messages` messages from the queue, and return their number; 0 after `close`.
 
-        The call waits up to `seconds`, but only for the first message. Ends of partitions do not count; see `ends`.
+        The call waits up to `seconds`, but only for the first message. Reached ends of partitions are not counted; see `ends`.
         """
         if not self._fetcher:
             time.sleep(seconds)

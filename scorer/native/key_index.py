@@ -47,7 +47,7 @@ class NativeKeyIndex:
         return self._sizes()[0]
 
     def rows(self, keys: Sequence[bytes | None], spaces: int | NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the row number of each key, (n,)."""
+        """Return the row number of each key, (n,); see `KeyIndex`."""
         arguments = _KeyArguments(keys, spaces)
         numbers = np.empty(len(keys), np.int64)
         self._library.key_index_rows(self._index, *arguments.text, *arguments.spaces, len(keys), address(numbers))
@@ -61,7 +61,7 @@ class NativeKeyIndex:
     def apply(
         self, keys: Sequence[bytes | None], removed: NDArray[np.bool_], spaces: int | NDArray[np.int32]
     ) -> NDArray[np.int64]:
-        """Put or remove keys in their order; return their row numbers, (n,)."""
+        """Put or remove keys in their order; return their row numbers, (n,). See `KeyIndex`."""
         arguments = _KeyArguments(keys, spaces)
         numbers = np.empty(len(keys), np.int64)
         flags = np.ascontiguousarray(removed, np.uint8)
@@ -95,7 +95,7 @@ class _KeyArguments:
     Attributes:
         text: the addresses of four arrays: the text, and the starts, the ends and the null flags of the keys. The last address
             is 0 if no key is None.
-        spaces: the address of an array with the space of each key, and 0; or 0, and the one space of all keys.
+        spaces: (address, 0) for an array with the space of each key; (0, space) if all keys have the same space.
     """
 
     def __init__(self, keys: Sequence[bytes | None], spaces: int | NDArray[np.int32]) -> None:

@@ -165,7 +165,7 @@ def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
 
 
 def format_version(version: int) -> str:
-    """Format a librdkafka version number as major.minor.revision. Its lowest byte, the pre-release, is left out."""
+    """Format a librdkafka version number as `major.minor.revision`, without the pre-release in its lowest byte."""
     return ".".join(str(version >> bits & 0xFF) for bits in (24, 16, 8))
 
 

@@ -167,7 +167,7 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         return sum(piece.mean() for piece in self._pieces) + float(self._keys.lengths().mean())
 
     def largest_share(self) -> float:
-        """Return the share of all records, up to 1.0, in the partition with the most records."""
+        """Return which share of all records (at most 1.0) is in the partition with the most records."""
         return float(np.bincount(self._partitions).max() / len(self))
 
     def __len__(self) -> int:

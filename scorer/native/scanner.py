@@ -105,7 +105,7 @@ class Scanner:
         library: the native library.
         fields: the fields, in the order of a row.
         id_name: the name of the field with the id; None if events have no id.
-        bare: whether each event is a JSON array, which is the only field.
+        bare: whether each event is a JSON array without field names. This array is the only field.
 
     Raises:
         ValueError: Two names are equal, or a name has a quote, a backslash or a character that is not printable ASCII.

@@ -21,9 +21,8 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
         rows: (n,) the indices of the records to scan.
 
     Returns:
-        Two arrays (n,). The first groups the records by topic and partition: it has the index in `rows` of the first record
-        with the same topic and partition, or UNCERTAIN_PLACE if the position may be wrong. The second has the offset of each
-        event.
+        (firsts, offsets), two (n,) arrays. `firsts` has, for each record, the index in `rows` of the first record with the same
+        topic and partition; UNCERTAIN_PLACE if the position may be wrong. `offsets` has the offset of each event.
     """
     library = native_library().library
     if library is None:

@@ -76,7 +76,7 @@ class JsonEnvelopeDecoder(MsgspecRows):
         self.scanned = NativeRows.of_envelopes(signature, FEATURES, fields.id_name)
 
     def _envelope_type(self, features: Any) -> type[msgspec.Struct]:
-        """Return the msgspec type of an envelope whose `features` have the msgspec type `features`."""
+        """Return the msgspec type of an envelope. The argument is the msgspec type of the envelope's array."""
         ids = [("id", str | int | None, None)] if self._id_field else []
         rename = {"id": self._id_field} if self._id_field else None
         return msgspec.defstruct("Envelope", [*ids, (FEATURES, features)], rename=rename, kw_only=True, gc=False)

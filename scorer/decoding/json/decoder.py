@@ -21,8 +21,8 @@ class JsonDecoder(MsgspecRows):
         signature: the model's signature.
         id_field: the path of the event field with the id; None if events have no id.
         max_event_bytes: the maximum size of an event.
-        fewest: the native scanner reads only batches with at least this number of events; None disables the scanner. A batch
-            whose values are in one buffer (a ByteColumn) is scanned at any size. The scanner does not change the results.
+        fewest: the minimum number of events in a batch that the native scanner reads; None disables the scanner. A batch whose
+            values are in one buffer (a ByteColumn) is scanned at any size. The scanner does not change the results.
     """
 
     def __init__(

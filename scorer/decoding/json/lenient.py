@@ -16,17 +16,17 @@ from scorer.decoding.types import BeyondFloat
 
 MOST_DIGITS = 4_300  # the longest integer that Python converts from text
 MOST_LEVELS = 400
-"""The nesting levels that are parsed. Python's parser allows about 900 levels, minus the depth of the caller's stack."""
+"""Maximum nesting depth of the text that is parsed. Python's parser allows about 900 levels minus the depth of the stack."""
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(byte, 0) for byte in range(256))
-"""Translation table: for each byte, the change of the nesting level at that byte, as an int8."""
+"""Translation table from a byte to the change of the nesting level, as an int8: 1 for `[` and `{`, -1 for `]` and `}`."""
 
 
 def loads(value: bytes | str) -> Any:
     """Parse JSON in UTF-8 with the standard library's parser.
 
-    If the nesting is too deep for the parser, each array or object below MOST_LEVELS levels is replaced by 0. Raises ValueError
-    or RecursionError if the text cannot be parsed.
+    If the nesting is too deep for the parser, each array or object that is nested deeper than MOST_LEVELS is replaced by 0.
+    Raises ValueError or RecursionError if the text cannot be parsed.
     """
     data = value.encode() if isinstance(value, str) else value
     try:
@@ -40,7 +40,7 @@ def _parse(data: bytes) -> Any:
 
 
 def _cut_depth(data: bytes) -> bytes:
-    """Replace each array and object below MOST_LEVELS levels of nesting by 0. No field is so deep, so no field is lost."""
+    """Replace each array or object that is nested deeper than MOST_LEVELS by 0. No field of a model is nested so deep."""
     outline = _STRINGS.sub(lambda string: b" " * len(string[0]), data)
     steps = np.frombuffer(outline.translate(_STEPS), np.int8)
     after = np.cumsum(steps, dtype=np.int32)  # the level after each byte

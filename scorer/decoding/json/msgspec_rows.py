@@ -37,8 +37,9 @@ class MsgspecRows:
         Args:
             fields: the fields of the signature.
             type_: the msgspec type of an event.
-            row: returns the row of an event that msgspec has decoded to `type_`.
-            checked: returns the row of an event that the lenient parser has parsed; raises Poison if a value is invalid.
+            row: a function that returns the row of an event which msgspec has decoded to `type_`.
+            checked: a function that returns the row of an event which the lenient parser has parsed. It raises Poison if a
+                value is invalid.
         """
         self._fields = fields
         self._decode = msgspec.json.Decoder(type_).decode

@@ -21,7 +21,7 @@ FEWEST = 8
 For 5 events of 30 numbers, a scan saves no time (`tests.benchmarks.bench.scanner`).
 """
 REST = 15
-"""The number of batches that msgspec decodes after a batch of mostly uncertain events, as the next events are often similar."""
+"""The number of batches that are not scanned after a batch of mostly uncertain events, as the next events are often similar."""
 
 
 class NativeRows:
@@ -39,12 +39,15 @@ class NativeRows:
 
     @classmethod
     def of_arrays(cls, signature: Signature) -> Self | None:
-        """Create a decoder of events that are JSON arrays of numbers; None under the conditions of `of_objects`."""
+        """Create a decoder of JSON arrays; None if a field cannot be scanned or the native library is not loaded."""
         return cls._create(signature, [NumberField("", array=_count_numbers(signature))], None, prefix_removed=True)
 
     @classmethod
     def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
-        """Create a decoder of objects with all numbers in the array field `name`; None under the conditions of `of_objects`."""
+        """Create a decoder of JSON objects that have all numbers in the array field `name`.
+
+        Returns None if a field cannot be scanned or the native library is not loaded.
+        """
         return cls._create(signature, [NumberField(name, array=_count_numbers(signature))], id_field)
 
     @classmethod
@@ -60,15 +63,15 @@ class NativeRows:
         return cls(signature, Scanner(library, fields, id_field, bare=prefix_removed))
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[int]], Decoded]) -> Decoded | None:
-        """Decode a batch with the scanner. `otherwise` decodes the events that the scanner reports as uncertain.
+        """Decode a batch with the scanner. Call `otherwise` to decode the events that the scanner reports as uncertain.
 
         Args:
             values: the JSON of the events.
-            otherwise: decodes the events at the given indices of the batch.
+            otherwise: a function that decodes the events at the given indices of the batch.
 
         Returns:
-            The decoded batch, or None if the caller must decode the whole batch. The result is None if most events of the batch
-                are uncertain. It is also None for the next REST batches after such a batch.
+            The decoded batch; None if the caller must decode the whole batch, because most of its events are uncertain. After
+            such a batch, the result is None for the next REST batches.
         """
         if self._resting:
             self._resting -= 1
@@ -82,7 +85,7 @@ class NativeRows:
         return self._complete(batch, scanned, otherwise) if uncertain else batch
 
     def _complete(self, batch: Decoded, scanned: ScanResult, otherwise: Callable[[Sequence[int]], Decoded]) -> Decoded:
-        """Decode the events that the scanner reports as uncertain with `otherwise`, and insert the results into the batch."""
+        """Call `otherwise` to decode the uncertain events, and insert the results into the batch."""
         uncertain = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
         rest = otherwise(uncertain)
         retried = [uncertain[row] for row in rest.rows]

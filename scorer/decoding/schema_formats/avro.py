@@ -173,7 +173,7 @@ def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema describes decimals, with a fixed scale or with a scale in each value (Debezium's record type)."""
+    """Return whether a schema describes decimals: Avro's type with a fixed scale, or Debezium's record with a scale field."""
     if schema.get("type") == "record":
         return VARIABLE in (schema.get("connect.name"), schema.get("name"), f"{schema.get('namespace')}.{schema.get('name')}")
     scale = schema.get("scale", 0)
@@ -237,7 +237,7 @@ def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str,
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str], finite: set[str]) -> bool:
-    """Return whether a type of a parsed schema contains itself. Records of such a schema may be nested to every depth.
+    """Return whether a type of a parsed schema contains itself, so that its records may be nested to any depth.
 
     The compiled reader of fastavro 1.13.1 does not limit the depth. A record of 45 kB with 5,000 levels overflows the stack and
     crashes the process. fastavro's reader in Python raises RecursionError instead.
@@ -268,8 +268,8 @@ def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str],
 def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | None]:
     """Yield the layout items of a record's fields, in order; None for a field whose encoding has no fixed layout.
 
-    The layout of a union of null and one other type is the layout of the other type. `defaults` has the length of each array of
-    fixed length, by the name of its field.
+    A union of null and another type has the layout of the other type. `defaults` maps the name of each array field of fixed
+    length to this length.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None

@@ -30,7 +30,10 @@ from scorer.settings import Settings
 
 FEWEST_PREFIX = 1
 MOST_PREFIX = 1 << 20
-"""Range of the schema ids that registries assign. A value without a prefix rarely begins with a zero byte and such an id."""
+"""Registries assign schema ids from FEWEST_PREFIX to below MOST_PREFIX.
+
+A value without a prefix rarely begins with a zero byte and such an id.
+"""
 
 
 class SchemaDecoder:
@@ -83,8 +86,8 @@ class SchemaDecoder:
         """Group the indices of the events by their schema key.
 
         Returns:
-            The indices of the events by schema key. The error (Poison) for each event whose schema cannot be determined or
-                read, by the index of the event.
+            (groups, rejected): the indices of the events by schema key, and the error (Poison) for each event whose schema
+            cannot be determined or read, by the index of the event.
 
         Raises:
             LookUpsPending: look-ups of schemas are still running.
@@ -116,10 +119,10 @@ class SchemaDecoder:
         return self._readers[key]
 
     def _ambiguous(self, values: Sequence[bytes | None], groups: Mapping[Key, Sequence[int]]) -> dict[int, Poison]:
-        """Return an error (Poison), by index, for each event that may have been written with either of two schemas.
+        """Return an error (Poison), by index, for each event that matches two schemas.
 
         The headers of such an event name one schema, and its value begins with the prefix of another schema. The value is a
-        complete event in both schemas. The headers may have been copied from another record.
+        complete event in both schemas. It is unknown which one is right, because headers may be copied from another record.
         """
         suspects: dict[int, tuple[Key, Key]] = {}
         for key, rows in groups.items():

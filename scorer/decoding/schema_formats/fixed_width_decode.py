@@ -145,12 +145,9 @@ class FixedLayout:
         self._booleans = booleans
 
     def view(self, values: Sequence[bytes], start: int) -> Decoded | None:
-        """Decode the events that match the layout.
+        """Decode the events that match the layout. Return None if no event matches, or if a text of any event is not UTF-8.
 
-        Returns None if no event matches, or if a text of any event is not UTF-8.
-
-        Each event begins after a prefix of `start` bytes in its value. The caller must reject events with floats that are not
-        finite.
+        Each event begins after a prefix of `start` bytes in its value. The caller must reject events with NaN or infinities.
         """
         cuts = self._locate(values, start)
         matrix = self._gather_fixed(cuts)

@@ -25,12 +25,12 @@ from scorer.decoding.schema_formats.schema import BadSchema, Schema
 NAME = "__event__.proto"  # a name that no other file has
 IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']')
 REGISTRY_FILES = re.compile(r"(?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto")
-"""Names of files that registries provide, and that schemas import without a reference. protoc provides google/protobuf."""
+"""Names of files that schemas may import without a registry reference. protoc itself provides google/protobuf."""
 LOG_LINES = re.compile(r"^(?:WARNING: All log|[IWE]\d{4} ).*\n", re.MULTILINE)
 """Lines in protoc's output that are no errors."""
 MISSING = ": File not found."
 MODULE_PREFIXES = {"confluent": "confluent_kafka.schema_registry."}
-"""Prefixes of the Python modules with the descriptors of registry files, by the first folder of the file's name."""
+"""First folder of a registry file -> prefix of the Python module that contains the file's descriptor."""
 COMPILE_SECONDS = 10  # protoc takes 0.1 s
 
 
@@ -103,7 +103,7 @@ def _decode_descriptor(name: str, text: str) -> FileDescriptorProto | None:
 
 
 def _registry_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
-    """Return the descriptors of these registry-provided files and of the files that they import, by file name."""
+    """Return the descriptors of registry files (see REGISTRY_FILES) and of the files that they import, by file name."""
     files_by_name: dict[str, FileDescriptorProto] = {}
 
     def add(file: FileDescriptor) -> None:
@@ -145,7 +145,7 @@ def _run_protoc(sources: Path) -> None:
 
 
 def described(data: bytes) -> FileDescriptor:
-    """Return the descriptor of the last file of a descriptor set. Raises BadSchema."""
+    """Return the descriptor of the last file in a serialised descriptor set. Raises BadSchema."""
     pool = descriptor_pool.DescriptorPool()
     try:
         descriptors = descriptor_pb2.FileDescriptorSet.FromString(data).file

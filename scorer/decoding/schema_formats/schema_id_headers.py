@@ -34,7 +34,7 @@ BY_GUID = 1
 
 
 class HeaderFrame(NamedTuple):
-    """The schema that the headers of an event name.
+    """The schema of an event, as identified in its headers.
 
     Attributes:
         schema_id: the identifier of the schema.
@@ -48,7 +48,7 @@ class HeaderFrame(NamedTuple):
 
 
 def frame(headers: Headers, format_: str) -> HeaderFrame | None:
-    """Return the schema that an event's headers name; None if the headers name no schema.
+    """Return the schema that is identified in an event's headers; None if the headers identify no schema.
 
     Raises Poison if the headers are invalid, contradict each other, or identify the schema in an unsupported way.
     """
@@ -68,7 +68,7 @@ def reference(message: str) -> bytes:
 
 @lru_cache(maxsize=4_096)
 def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
-    """Return the schema that an event's headers name; None if they name no schema; the error as text if they are invalid."""
+    """Return the schema that is identified in the headers; None if there is none; the error as text if they are invalid."""
     naming = [(name, value) for name, value in headers if name in NAMING]
     supported = [scheme for scheme in naming if scheme[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
     if not naming:

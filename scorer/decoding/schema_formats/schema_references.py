@@ -33,14 +33,14 @@ def resolve(references: Sequence[Reference], fetch: Callable[[Reference], Refere
 
     Args:
         references: the direct references of the schema.
-        fetch: returns the schema that a reference names; raises LookUpFailed.
+        fetch: a function that returns the schema of a reference; raises LookUpFailed.
 
     Returns:
         The name and the text of each referenced schema. Each schema comes after the schemas that it refers to. If a name refers
             to several schemas, the first one in depth-first order is used, as in Confluent's clients.
 
     Raises:
-        LookUpFailed: A reference, which the error names, cannot be fetched, or there are more than MOST_REFERENCES.
+        LookUpFailed: A reference cannot be fetched (the error names it), or there are more than MOST_REFERENCES references.
     """
     texts: dict[str, str] = {}
     started: set[str] = set()

@@ -37,10 +37,13 @@ HUNG_SECONDS = 20.0
 """Time limit of a look-up. It is needed because the client's time-outs do not end a response that arrives byte by byte."""
 ATTEMPTS = 3
 RETRY_SECONDS = 1.0
-"""Attempts and interval of a look-up that fails temporarily (HTTP 500, time-out) while the registry answers other requests."""
+"""Interval between up to ATTEMPTS look-ups of one id.
+
+A look-up is repeated if it fails temporarily (HTTP 500, time-out) while the registry answers other requests.
+"""
 UNKNOWN_SECONDS = 10.0
 FAILED_SECONDS = 60.0
-"""Time until an id is looked up again. UNKNOWN_SECONDS: the registry does not know the id. FAILED_SECONDS: other failures."""
+"""Seconds until an id is looked up again: UNKNOWN_SECONDS if the registry does not know the id, else FAILED_SECONDS."""
 LOOK_UP_BUDGET = 50
 SINGLE_BUDGET = LOOK_UPS
 """Budgets. If this number of look-ups has failed within UNKNOWN_SECONDS, a further id is looked up only as an exception.
@@ -51,7 +54,7 @@ one round of concurrent look-ups. LOOK_UP_BUDGET applies to all other ids.
 SKIPPED_SECONDS = 1.0
 """Time until an id that was not looked up, because its budget was spent, counts as unknown again."""
 EXCEPTION_SECONDS = 0.1
-"""Minimum time between the last failed look-up and an exceptional look-up of an id with a single event in the batch."""
+"""Minimum time from the last failed look-up to the exceptional look-up of an id with a single event; see SINGLE_BUDGET."""
 MOST_FAILED = 100_000
 """Maximum number of ids whose failures are stored, which is the number of events in the largest batch."""
 ERROR_CHARACTERS = 500
@@ -213,10 +216,10 @@ class SchemaRegistry:
         return sum(now - failed_at < UNKNOWN_SECONDS for failed_at in self._failure_times)
 
     def _skip_beyond_budget(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
-        """Remove the ids whose budget (see `_budget`) is spent from `waiting`, and record a failure for each removed id.
+        """Remove from `waiting` the ids with a spent budget (see `_budget`), and record a failure for each removed id.
 
-        As an exception, the first of these ids stays in `waiting` and is looked up. If this id has a single event, it stays
-        only if the last failed look-up was at least EXCEPTION_SECONDS ago.
+        The first of these ids is an exception: it stays in `waiting` and is looked up. If it has a single event, it stays only
+        if the last failed look-up was at least EXCEPTION_SECONDS ago.
 
         The caller has sorted `waiting` by the number of events, largest first. Among ids with the same number, ids that were
         removed before come first. The first id is the most likely to be registered, because the ids of a flood differ from
@@ -285,7 +288,7 @@ class SchemaRegistry:
             self._record_failures(probe)
 
     def _record(self, schema_id: SchemaId, future: "Future[Schema]") -> None:
-        """Record the result of a look-up. If it has no result yet, it has exceeded HUNG_SECONDS and counts as failed."""
+        """Record the result of a look-up. A look-up without a result has exceeded HUNG_SECONDS, and is recorded as failed."""
         if not future.done():
             self._unexplained[schema_id] = LookUpFailed(f"no complete response in {HUNG_SECONDS:.0f} s")
             return

@@ -31,12 +31,12 @@ from scorer.settings.input import SchemaRegistrySettings
 
 ID_BYTES = 5  # size of Confluent's prefix: a zero byte, then the schema's id, big-endian
 Key = bytes | HeaderFrame
-"""The schema key of an event: the prefix of its value, or the schema that its headers name.
+"""The schema key of an event: the prefix of its value, or the schema that is identified in its headers.
 
 For Protobuf, the key also identifies the message type.
 """
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
-"""The Python modules that a format needs. The extra with the name of the format installs these modules."""
+"""The Python modules that a format needs. The package extra that has the name of the format installs them."""
 NO_ID = "the event does not begin with a zero byte and the id of its schema"
 OTHERS = {
     b"\x03\x00": "AWS Glue's serialisers write such events, with an id that other registries do not have",
@@ -69,7 +69,7 @@ class EventReader(Protocol):
 class SchemaSource(Protocol):
     """Source of event readers. A key identifies the schema and the message type of an event.
 
-    `reads_headers` is true if the headers of an event may name its schema.
+    `reads_headers` is true if an event's headers may identify the event's schema.
     """
 
     reads_headers: bool
