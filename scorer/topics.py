@@ -195,7 +195,7 @@ def unfit_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> 
 
 
 def partitioning_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
-    """Return a line for each table of scope `partition` and input topic with different numbers of partitions."""
+    """Return a line for each pair of a table (`scope: partition`) and an input topic with different numbers of partitions."""
     return [
         f"table {name}: topic {table.topic} has {existing[table.topic].partitions} partitions, but the input topic {topic} has "
         f"{existing[topic].partitions}: use the same number for both, or set tables.{name}.scope to all"

@@ -7,7 +7,7 @@ from scorer.settings import Settings
 
 
 def audit_plan(settings: Settings, window: TimeRange = ALWAYS) -> AuditScope:
-    """Return the scope of an audit: all topics of a scorer and its consumer group, for the events within `window`."""
+    """Return the scope of an audit: the topics and the consumer group of a scorer, for the events within `window`."""
     return AuditScope(
         settings.input.topics,
         [settings.output.topic],

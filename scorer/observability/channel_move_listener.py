@@ -27,7 +27,10 @@ MOVED_SECONDS = 0.5  # between two calls of `on_move`: many notices must not cau
 
 
 class CallCoalescer:
-    """Merges requests for a call, so that at least `seconds` pass between two calls. Pure: times are monotonic seconds."""
+    """Combines several requests for a call into one call, so that at least `seconds` pass between two calls.
+
+    The caller makes the calls, and passes the time in monotonic seconds.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -21,7 +21,7 @@ class WorkerProgress:
 
     Attributes:
         heartbeat: when the main thread last made progress, in monotonic seconds.
-        state: describes what the worker does until it has joined the group, for /readyz.
+        state: what the worker does until it has joined the group, as a text for /readyz.
         scoring: whether the main loop has started.
         joined: whether the worker is a member of the group.
         events: the number of answered events.
@@ -53,7 +53,7 @@ class WorkerProgress:
 
 
 def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
-    """Return a message if the main thread made no progress for `limit` seconds; None otherwise, and during the start-up."""
+    """Return a message if the main loop runs and made no progress for `limit` seconds; otherwise None."""
     age = clock() - progress.heartbeat
     return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
 

@@ -215,7 +215,7 @@ class Metrics:
             self._input_retention.labels(topic).set(topic_seconds)
 
     def loading(self, age_seconds: Callable[[], float]) -> None:
-        """Set the function that returns the duration of the current load of a version, in seconds."""
+        """Export the result of `age_seconds`: the seconds since the current load of a version began."""
         self._load_seconds.set_function(age_seconds)
 
     def batch(
@@ -263,7 +263,7 @@ class Metrics:
         """Export the served versions instead of the previous ones.
 
         Args:
-            origins: the provenance of each role's version.
+            origins: the provenance of each served version; its key `role` is champion, canary or shadow.
             revision: the served revision of the channel.
             devices: the devices on which the versions run; see `Model.device`.
         """

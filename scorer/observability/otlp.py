@@ -1,4 +1,4 @@
-"""Export spans of batches over OTLP/HTTP with the OpenTelemetry SDK, whose OTEL_ variables apply.
+"""Export spans of batches over OTLP/HTTP with the OpenTelemetry SDK. Environment variables `OTEL_*` configure the SDK.
 
 The header `traceparent` (W3C) of an event is copied to its score, so that the producer of the event and the consumer of the
 score share a trace. The span of a batch is in a separate trace, with links to the spans of its events. An unavailable collector
@@ -125,7 +125,10 @@ def with_ids(record: logging.LogRecord) -> bool:
 
 
 def _carried(headers: Headers) -> Carried:
-    """Return the last `traceparent` and the last `tracestate` header of an event; empty without a valid `traceparent`."""
+    """Return the trace headers of an event: its last `traceparent` and, if there is one, its last `tracestate`.
+
+    The list is empty if the event has no valid `traceparent`.
+    """
     trace_headers = {name: value for name, value in headers or () if name in ("traceparent", "tracestate")}
     parent = _bytes(trace_headers.get("traceparent"))
     if PARENT.fullmatch(parent) is None:
@@ -135,7 +138,7 @@ def _carried(headers: Headers) -> Carried:
 
 
 def _links(carried: list[Carried]) -> Iterator[Link]:
-    """Yield a link to each sampled span that the `traceparent` headers of the events name, without repetitions."""
+    """Yield one link for each distinct span in the `traceparent` headers of the events. Omit spans that are not sampled."""
     for parent in dict.fromkeys(headers[0][1] for headers in carried if headers):
         match = PARENT.fullmatch(_bytes(parent))
         if match is not None and int(match[3], 16) & TraceFlags.SAMPLED:

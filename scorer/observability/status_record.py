@@ -82,7 +82,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     Attributes:
         scorer: the owner id, `<name>.<replica>`.
         state: RUNNING; WAITING during a start-up that does not proceed; or STOPPED.
-        versions: the served versions by role.
+        versions: the served versions by role: champion, canary or shadow.
         refused: the reason of the refusal, by refused version.
         cost: the coefficients (a, b) of the time to score B events, T(B) = a + b B, in seconds.
         counters: totals since the start, by name.

@@ -1,7 +1,7 @@
 """Which column of a file feeds which field of a signature. Pure.
 
-A row of a file has neither key nor headers, and no table is read for it. A field from another part of a record, or from a
-table, is therefore read from the column of its own name.
+A row of a file has no key and no headers, and no table is read for it. A field that a scorer reads from a key, a header or a
+table is therefore read from the column with the name of the field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ class FittedColumns:
     """The columns of a file that feed the fields of a signature.
 
     Attributes:
-        signature: the signature whose fields are read from JSON objects of the columns.
-        fields: for each column that is read, the field that it feeds; None for the id of the event, and for a column of
-            objects or arrays that contain fields.
+        signature: the signature with which rows are decoded. A row is a JSON object with a member for each column.
+        fields: for each column that is read, the field that it feeds. None for the column of the event's id, and for a column
+            whose values are objects or arrays that contain fields.
         defaults: the names of the optional fields without a column, which have their defaults.
     """
 
@@ -34,8 +34,8 @@ class FittedColumns:
 def fit_columns(signature: Signature, columns: Sequence[str], id_field: str | None, file: str) -> FittedColumns:
     """Find the column of each field of a signature.
 
-    The column of a field has the name of the first step of the field's path. If the path has more steps, the values of this
-    column are objects. If there is no such column, the column has the name of the whole path, such as `customer.age`.
+    A field with the path `age` has the column `age`. A field with the path `customer.age` has the column `customer`, whose
+    values are objects; without a column `customer`, it has the column `customer.age`.
 
     Args:
         signature: the signature of the version.
@@ -44,7 +44,7 @@ def fit_columns(signature: Signature, columns: Sequence[str], id_field: str | No
         file: the name of the file for messages.
 
     Raises:
-        Fatal: With code 2 if a required field, or any field from outside the event, has no column.
+        Fatal: With code 2 if there is no column for a required field or for one of the `outside_fields`.
     """
     fields: dict[str, InputField | None] = {}
     renamed: dict[str, InputField] = {}
@@ -87,15 +87,15 @@ def for_objects(settings: Settings) -> Settings:
 def for_lines(settings: Settings, signature: Signature) -> Settings:
     """Return settings with which JSON lines are decoded.
 
-    If the format of the input topics is JSON, lines have this format. Otherwise, lines are JSON objects. If the signature has
-    fields from outside the event, lines are always objects, because an array has no names for these fields.
+    Lines have the format `input.format` if it is a JSON format; otherwise they are JSON objects. If the signature has fields
+    from outside the event, lines are always objects, because these fields are read by name.
     """
     is_json = INPUT_FORMATS[settings.input.format].is_json
     return _without_carry(settings) if is_json and not outside_fields(signature) else for_objects(settings)
 
 
 def outside_fields(signature: Signature) -> list[InputField]:
-    """Return the fields from outside the event: a scorer reads them from a key, a header or a table, for example."""
+    """Return the fields that a scorer does not read from the event but, for example, from a key, a header or a table."""
     return [field for field in signature.fields if field.source]
 
 

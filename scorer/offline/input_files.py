@@ -39,20 +39,20 @@ class FileRows(Protocol):
 
     @property
     def invalid(self) -> Mapping[int, Poison]:
-        """The error of each row from which no event can be built, by its index."""
+        """The rows from which no event can be built: the error by row index."""
 
     def json_objects(self, without: Sequence[str]) -> list[bytes]:
-        """Return the file's columns of each row as a JSON object. For JSON lines, the fields named in `without` are removed."""
+        """Return each row as a JSON object of the file's columns. For JSON lines, the fields named in `without` are removed."""
 
     def texts(self) -> Sequence[Sequence[str]]:
-        """Return the file's columns of each row as texts; an empty text for null."""
+        """Return each row as texts, one for each column of the file; an empty text for null."""
 
     def arrays(self) -> list[Any]:
-        """Return the file's columns as `pyarrow.Array` objects."""
+        """Return each column of the file as a `pyarrow.Array`."""
 
 
 class Progress(NamedTuple):
-    """The completed amount of a file and its total, in rows or bytes. The total is None if it is unknown."""
+    """How much of a file was read, and its total size, both in rows or both in bytes. The total is None if it is unknown."""
 
     done: int
     total: int | None
@@ -71,7 +71,7 @@ class InputFile(Protocol):
 
     @property
     def fitted(self) -> FittedColumns | None:
-        """The columns that feed the fields of the signature; None for JSON lines, whose events are not built."""
+        """The columns that feed the fields of the signature; None for JSON lines, which already are events."""
 
     def read(self) -> Iterator[tuple[FileRows, Progress]]:
         """Yield the rows of the file in chunks, at least once. Raises Fatal if the file cannot be read."""
@@ -241,7 +241,7 @@ class CsvRows:
 
 
 class JsonLinesFile:
-    """A file of JSON lines. Each line that is not empty is an event in the form that it has in the input topic."""
+    """A file of JSON lines. Each line that is not empty is an event; `file_signature.for_lines` describes its form."""
 
     format = TableFormat.JSON
     names: Sequence[str] = (EVENT,)
@@ -257,7 +257,7 @@ class JsonLinesFile:
         """Yield the rows; see `InputFile`.
 
         Raises:
-            Fatal: With code 2 if a field from outside the event is in no line of the first chunk.
+            Fatal: With code 2 if no line of the first chunk has a value for one of the `outside_fields`.
         """
         yield LineRows([]), Progress(0, self._total)
         done = 0
@@ -271,7 +271,7 @@ class JsonLinesFile:
             yield rows, Progress(done, self._total)
 
     def _chunks(self) -> Iterator[list[bytes]]:
-        """Yield the lines in lists of about CHUNK_BYTES."""
+        """Yield the lines in lists of at most CHUNK_ROWS lines and about CHUNK_BYTES bytes."""
         while lines := self._stream.readlines(CHUNK_BYTES):
             for start in range(0, len(lines), CHUNK_ROWS):
                 yield lines[start : start + CHUNK_ROWS]
@@ -307,7 +307,7 @@ class LineRows:
 
 
 def _as_object(line: bytes, without: Sequence[str]) -> bytes:
-    """Return a JSON object for a line: an object without the fields in `without`, any other text as the field `event`."""
+    """Return a line as a JSON object. An object loses the fields in `without`. Any other text becomes `{"event": text}`."""
     event = _parse_object(line)
     if event is None:
         return b'{"event":%b}' % orjson.dumps(line.decode("utf-8", "backslashreplace"))
@@ -330,7 +330,7 @@ def _printable(text: str) -> str:
 
 
 def _text(cell: bytes) -> str:
-    """Return the text of a JSON value in a CSV file: a string without quotation marks, an empty text for null."""
+    """Return a JSON value as the text of a CSV cell: a string without quotation marks, and null as an empty text."""
     if cell == NULL:
         return ""
     return str(orjson.loads(cell)) if cell.startswith(b'"') else cell.decode()

@@ -21,13 +21,13 @@ from scorer.data_files.arrow import load_pyarrow
 NULL = b"null"
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 NOT_FINITE = {"nan": b"NaN", "inf": b"Infinity", "infinity": b"Infinity", "-inf": b"-Infinity", "-infinity": b"-Infinity"}
-"""The JSON text of NaN and the infinities, as Python writes it, by the content of the CSV cell in lower case. The decoder
-rejects such a value by name, or reads it as missing if the signature allows NaN."""
+"""From a CSV cell in lower case to the JSON text that Python writes for this number. The decoder rejects these numbers by name,
+or reads them as missing if the signature allows NaN."""
 BOOLEANS = {"true": b"true", "false": b"false"}
 
 
 def json_text(text: str) -> bytes:
-    """Return a text as a JSON string. Bytes of a file that are not UTF-8 (surrogate escapes) stay as they are."""
+    """Return a text as a JSON string. Surrogate escapes become the original bytes, which are not UTF-8."""
     try:
         return orjson.dumps(text)
     except orjson.JSONEncodeError:
@@ -100,7 +100,7 @@ def column_json(name: str, array: Any, *, nan: bytes = b"NaN") -> list[bytes]:
 
 
 def _scalars(array: Any, nan: bytes) -> list[bytes] | None:
-    """Return the values of a column that is not nested as JSON; None if JSON has no form for this type."""
+    """Return the values of a column without nested values as JSON texts; None if JSON has no form for this type."""
     pa = load_pyarrow()
     types = pa.types
     kind = array.type
@@ -133,7 +133,7 @@ def _decimal(value: Decimal | None) -> bytes:
 
 
 def _floats(array: Any, nan: bytes) -> list[bytes]:
-    """Return floats with the shortest text of their precision."""
+    """Return floats as JSON. The text of a number is the shortest one for its precision."""
     pa = load_pyarrow()
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     single = not pa.types.is_float64(array.type)  # a half float has an exact float32

@@ -163,7 +163,10 @@ def with_decoder(loaded: LoadedModel, settings: Settings, source: InputFile) -> 
 
 
 def _score_type(loaded: LoadedModel) -> Any:
-    """Score the control row, and return the Arrow type of its score. Raises Fatal if Arrow has no type for it."""
+    """Return the Arrow type of the version's scores. Raises Fatal if Arrow has no such type.
+
+    To get a score, the version scores its control row (`LoadedModel.control`).
+    """
     try:
         return known_type(infer_type([orjson.loads(loaded.score(loaded.control).encoded()[0])]))
     except MixedTypes as error:

@@ -26,8 +26,8 @@ class NewestLabels:
     """The newest label of each event. The labels take about 50 bytes of memory for each labelled event.
 
     Attributes:
-        are_numbers: whether all labels are numbers. If some labels are texts, `look_up` returns every label as a text. For a
-            number, this is the name of its class if `labels.classes` is configured.
+        are_numbers: whether all labels are numbers. If some labels are texts, `look_up` returns every label as a text: a number
+            becomes the name of its class in `labels.classes` or, if there is no such class, its decimal text.
     """
 
     def __init__(self, rows: NewestRows, names: Sequence[str], classes: Sequence[str]) -> None:

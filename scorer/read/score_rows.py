@@ -29,7 +29,7 @@ NAMES = (
     "scored_time",
     "region",
 )
-"""The columns of a score, without passthrough fields and labels. The times are in Unix ms."""
+"""The columns of a score, without labels and passthrough fields (`output.carry`). The times are in Unix ms."""
 CATEGORIES = frozenset(
     {"decision", "status", "model", "version", "digest", "role", "arm", "fallback", "source_topic", "region"}
 )
@@ -49,8 +49,8 @@ class ScoreRows:
     """Rows of scores as columns of Python values; see `TableRows`.
 
     Args:
-        columns: a list per name, all of the same length.
-        schema: the Arrow schema (see `arrow_schema`); None for rows that become text only.
+        columns: the values of each column, by the name of the column. All lists have the same length.
+        schema: the Arrow schema (see `arrow_schema`); None if `record_batch` is never called.
     """
 
     def __init__(self, columns: dict[str, list[Any]], schema: Any = None) -> None:

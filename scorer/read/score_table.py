@@ -37,7 +37,7 @@ TEXT_HINT = "read scores as JSON text: --score-text, or score_text=True"
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """The scores of a time range, which are read from the topic again by each iteration and each method.
+    """The scores of a time range. Each iteration and each method reads the topic again.
 
     Iterating yields `pyarrow.RecordBatch` objects of one schema. The rows of one input partition are in the order of its
     events.
@@ -111,7 +111,7 @@ def scores(
         config: the configuration of the scorer: the path of the file, or its content as a mapping.
         since: the earliest time of the events: a datetime, ISO 8601 or Unix ms as text, or a duration before now (`"1h"` or a
             timedelta). None for all scores that the topic retains.
-        until: the time before which the events are, in the same forms; None for the present.
+        until: the end of the range (exclusive), in the same forms as `since`; None for the present.
         labels: whether to add the newest label of each event as `label` and `label_time`. The whole topic of labels is read.
         score_text: whether scores are JSON text, which is necessary if the range has scores of different forms, for example
             numbers and vectors.

@@ -53,8 +53,8 @@ class ReplaySummary:
         dry_run: whether nothing is written.
         replayed: the number of replayed dead letters by reason.
         uncertain: the number of dead letters in a transaction that may have been committed.
-        late: the number of events that were replayed without their deadline, because it has passed.
-        before: the number of dead letters that an earlier replay has written.
+        late: the number of events that were replayed without their deadline, because the deadline has passed.
+        before: the number of dead letters that were already replayed by an earlier replay.
         others: the number of dead letters that are not selected.
         unfit: the number of dead letters that cannot be replayed.
         examples: the positions of some dead letters that cannot be replayed, with the reasons.

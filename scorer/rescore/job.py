@@ -188,7 +188,7 @@ def preview(settings: Settings, job: RescoreJob, signature: Signature | None, pr
 
     The counts are in the attribute `run` of the result. The count `corrected` is the number of selected records whose inputs
     still exist: the event or, for a version with joined fields, the record of the feature log. A real run may correct fewer
-    records, because the version may dead-letter an event, and because an event may turn out not to belong to its record.
+    records: the version may dead-letter an event, and the event at a record's offset may not be the event that was scored.
 
     Args:
         settings: The scorer's settings.

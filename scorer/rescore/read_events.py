@@ -22,7 +22,9 @@ def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
 
 
 def at(reader: TopicReader, wanted: Mapping[Partition, Collection[int]], most: int) -> Iterator[list[Message]]:
-    """Yield the events at these offsets that still exist, in lists of at most `most` events of one partition.
+    """Yield the events at the offsets `wanted`, in lists of at most `most` events. Each list is from one partition.
+
+    Events that no longer exist are left out.
 
     Raises:
         Fatal: If a topic cannot be read.

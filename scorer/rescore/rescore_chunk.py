@@ -56,9 +56,9 @@ class UncorrectedScores:
     """The reasons why records are not corrected.
 
     Attributes:
-        gone: The missing events by partition.
+        gone: The events that are no longer retained, by partition.
         unlogged: The events whose score has no record in the feature log, by partition.
-        examples: The first EXAMPLES of other reasons.
+        examples: All other reasons, each for a single record, at most EXAMPLES.
     """
 
     gone: defaultdict[Partition, MissingEvents] = field(default_factory=lambda: defaultdict(MissingEvents))
@@ -102,9 +102,11 @@ class InputSources:
 def logged_inputs(
     log: FeatureLog, selected: Sequence[SelectedScore], rows: Collection[int]
 ) -> list[tuple[LoggedInputs, list[int]]]:
-    """Return the logged inputs of the score records at the indices `rows` of `selected`, each with the indices of its records.
+    """Find the logged inputs of the score records at the indices `rows` of `selected`.
 
-    Score records without logged inputs are left out.
+    Returns:
+        Pairs of logged inputs, and the indices in `selected` of the score records that were computed from these inputs. Score
+        records without logged inputs are left out.
 
     Raises:
         Fatal: If the log cannot be read.
@@ -184,7 +186,7 @@ class ChunkRescorer:
     def _decode_events(
         self, chunk: RescoreChunk, reader: TopicReader, wanted: dict[Place, list[int]], at_ms: int
     ) -> dict[int, Record]:
-        """Score the events that are still retained, and remove their positions from `wanted`. See `_score`."""
+        """Score the retained events, and remove their positions from `wanted`. Return the corrections as `_score` does."""
         by_partition: dict[Partition, list[int]] = {}
         for topic, number, offset in wanted:
             by_partition.setdefault((topic, number), []).append(offset)
@@ -197,7 +199,7 @@ class ChunkRescorer:
         return corrections
 
     def _read_log(self, chunk: RescoreChunk, log: FeatureLog, wanted: dict[Place, list[int]], at_ms: int) -> dict[int, Record]:
-        """Score the logged inputs of the scores in `wanted`, and remove these scores from `wanted`. See `_score`."""
+        """Score the logged inputs of the scores in `wanted`; remove these scores. Return the corrections as `_score` does."""
         missing = [row for rows in wanted.values() for row in rows]
         inputs = logged_inputs(log, chunk.selected, missing)
         loaded = self._servable.loaded
@@ -223,7 +225,7 @@ class ChunkRescorer:
         return corrections
 
     def _carried(self, given: SelectedScore, carry: Sequence[CarriedField]) -> Row:
-        """Return the carried fields of a score record. The record in the feature log does not have them."""
+        """Return the carried fields of the score record `given`, because the feature log does not contain them."""
         record = json_documents.decode_lenient(self._as_json(given.value))
         carried = record.get("carried")
         values = carried if isinstance(carried, dict) else {}
@@ -313,7 +315,10 @@ def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) 
 
 
 class _CarryingDecoder:
-    """Adds carried fields to the records of another decoder. `carried` maps the value of a record to its carried fields."""
+    """A decoder that adds carried fields to the events that `decoder` decodes.
+
+    `carried` has the carried fields of each event, by the value of its record.
+    """
 
     def __init__(self, decoder: Decoder, carried: Mapping[bytes, Row]) -> None:
         self._decoder = decoder

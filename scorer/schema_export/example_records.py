@@ -1,7 +1,7 @@
 """Creation of example records from example events, as producers write them.
 
-An example event contains the value of every field at the field's path, even if a record holds the field outside its value, or
-if the field is joined from a table.
+An example event is a JSON object with every field at its path. This includes fields that a scorer reads from a key, a header
+or a timestamp, and fields that are joined from a table.
 """
 
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ def create_example_record(signature: Signature, event: Mapping[str, Any]) -> Exa
     """Create the record of one example event.
 
     The record's value is the event as a JSON object, without joined fields. A field whose source is the key, the timestamp or a
-    header is also written to that source. If the source of a field is the whole value, and no other field is read from inside
-    the value, this field replaces the JSON object.
+    header is also written to that source. A field whose source is the whole value replaces the JSON object, unless other fields
+    are read from inside the value.
     """
     joined = {field.name for field in signature.fields if field_sources.table_of(field)}
     record = ExampleRecord(orjson.dumps({name: value for name, value in event.items() if name not in joined}))

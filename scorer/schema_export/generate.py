@@ -80,10 +80,7 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
 
 
 def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
-    """Return a dictionary with one entry under `key`: a text about the fields outside the event's value.
-
-    The dictionary is empty if there are no such fields.
-    """
+    """Return `{key: text}`, where `text` describes the fields outside the event's value; `{}` without such fields."""
     descriptions = [
         f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.describe_source(field)}"
         for field in field_sources.fields_outside_value(signature)
@@ -93,7 +90,7 @@ def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
 
 
 def _is_required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
-    """Return whether an event must contain a field, or an object or array of fields."""
+    """Return whether an event must contain `below`: the name of a field, or the tree of an object or array of fields."""
     # An object or array is required if it contains a required field.
     if isinstance(below, str):
         return below in fields and fields[below].required
@@ -182,7 +179,7 @@ def _json(field: InputField) -> dict[str, Any]:
 
 
 def _base64(field: InputField) -> dict[str, Any]:
-    """Return the JSON Schema of a binary field: base64 text of the field's length, or shorter if the length varies."""
+    """Return the JSON Schema of a binary field: base64 text of the field's length, or at most this length if it varies."""
     length = -(-binary_fields.size(field) // 3) * 4 if field.array else None
     bounds = {} if length is None else {"minLength": 0 if field.varies else length, "maxLength": length}
     return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}

@@ -1,6 +1,6 @@
 """Encoding of the score records of a batch as columns, without a Python object per event.
 
-The batch must be large and fetched natively, and its headers may contain only ids and deadlines in the future. Each event must
+The batch must be a large `ColumnarBatch`, and its headers may contain only ids and deadlines in the future. Each event must
 have a finite score of one output, and the records must be JSON without headers. `RecordEncoder` encodes all other batches. Both
 encoders produce the same bytes.
 """
@@ -129,9 +129,9 @@ def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequenc
 
 
 def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
-    """Return the possible ends of a record, and for each row of the batch the index of its end.
+    """Return `tails`, and for each row of the batch the index in `tails` of the version that scored the row.
 
-    `tails` has one text for each version: the end that all records of the version have in common.
+    `tails` has the result of `RecordEncoder.tail` for each version, in the order of `parts`.
     """
     indices = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
@@ -145,11 +145,11 @@ def _end_pieces(
     carried: Sequence[Row | None] | None,
     count: int,
 ) -> list[RecordPiece]:
-    """Return the parts of each record after the event's time: the end common to a version's records, and the carried fields.
+    """Return the pieces of each record after the event's time: the tail of its version, and its carried fields.
 
     Args:
         encoder: encodes the carried fields.
-        ends: the ends of the versions, and for each record the index of its end.
+        ends: the tails of the versions, and for each record the index of its tail; see `_join_ends`.
         carried: the carried fields of each event; None if no fields are configured.
         count: the number of records.
     """

@@ -102,7 +102,7 @@ class RecordEncoder:
         """Return a copy of the encoder whose records have this role and revision.
 
         Args:
-            role: the role of the version that answers.
+            role: the role of the version that answers: champion, canary or shadow.
             arm: the role (champion or canary) to which the traffic split assigns the event's key.
             revision: the revision of the channel.
             fallback: why this version answers in place of another one, or why a shadow has no score; None if neither applies.
@@ -199,7 +199,7 @@ class RecordEncoder:
         return list(map(orjson.dumps, self._name_fields(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
-        """Return the Kafka headers of each record: its fields `names`, by which consumers can filter."""
+        """Return the Kafka headers of each record: the record's fields in `names`, so that consumers can filter by them."""
         constant: Headers = [(name, self.provenance[name].encode()) for name in names if name in self.provenance]
         if "status" in names:
             constant.append(("status", status.encode()))

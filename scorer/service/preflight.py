@@ -54,7 +54,7 @@ class StartCheck:
 
     @property
     def largest_batch(self) -> int:
-        """The size in bytes of the largest record batch that all topics with results of scored batches accept."""
+        """The size limit of a record batch in bytes: the smallest limit among the topics in this object."""
         features = [self.features.max_bytes] if self.features else []
         return min(self.output.max_bytes, self.dead_letter.max_bytes, *features)
 
@@ -137,7 +137,7 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 
     Args:
         waited: the seconds since the check began. The member has been in the group during all this time.
-        silent: the seconds since the last status record with this worker's client id, or since the check began.
+        silent: the seconds since the last status record with this worker's client id; without one, since the check began.
         unreadable: whether the status topic cannot be read.
         expiry: the seconds after which the group has expired a dead member.
     """

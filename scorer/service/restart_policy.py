@@ -17,7 +17,7 @@ class RestartPolicy:
         self._has_served = False
 
     def serving(self, worker: int, now: float) -> None:
-        """Record that the worker completed its start-up at `now`, and scores."""
+        """Record that the worker completed its start-up and began to score at `now`."""
         self._serving[worker] = now
         self._has_served = True
 

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 BY_LIBRARY = 1
 """The exit code of a process in which a C library, such as an image decoder, calls exit(EXIT_FAILURE).
 
-An error of the worker itself has another exit code, or occurs while no event is in flight.
+The worker's own errors end the process with another exit code, or while no event is in flight.
 """
 GRACE_SECONDS = 5.0
 """The time that a worker has to end after SIGTERM, in addition to twice the transaction timeout.

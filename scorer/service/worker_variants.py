@@ -26,7 +26,7 @@ SCHEMA_SECONDS = 5.0  # the longest wait for the schemas of a batch; group heart
 
 
 class ShadowStartPositions(StartPositions):
-    """Determines the start positions of a shadow from the committed offsets of its group alone."""
+    """Determines the start positions of a shadow only from the committed offsets of its group."""
 
     # A shadow need not score every event. Therefore it reads no version change records and no offsets of output topics.
 
@@ -43,9 +43,9 @@ def niceness(settings: Settings) -> int:
 
 
 def candidate_selector(settings: Settings) -> Callable[[Sequence[Role]], Role | None]:
-    """Return the function that selects, from the roles of a channel, the version that scores beside the champion.
+    """Return the function that selects the candidate, the version that scores beside the champion, from a channel's roles.
 
-    In a scorer this is the canary, in a shadow the canary or the shadow version.
+    A scorer selects the canary. A shadow selects the canary or the shadow version.
     """
     return roles.find_candidate if isinstance(settings, ShadowWorkerSettings) else roles.find_canary
 

@@ -17,7 +17,7 @@ class InputFormat:
         has_id: whether a value can contain the event's id.
         has_schema: whether events are read with a schema, which comes from a file or a schema registry.
         is_json: whether values are JSON.
-        is_binary: whether values are not parsed, so that a binary field of numbers can be the whole value.
+        is_binary: whether values are raw bytes. Only then can a whole value be one binary field of numbers.
     """
 
     fields: Literal["named", "positional", "none"]

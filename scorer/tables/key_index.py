@@ -2,8 +2,8 @@
 
 This module depends on `scorer.native` only. It stores no values; `row_store.py` stores them by row number.
 
-A *space* is the set of keys in which a key is unique: for `scope: partition` a partition, and for `scope: all` the
-whole table, as the space 0.
+A key is unique within its *space*. With `scope: partition`, each partition is a space. With `scope: all`, the whole table is
+space 0.
 """
 
 from collections import defaultdict
@@ -65,8 +65,8 @@ class KeyIndex(Protocol):
 
         Returns:
             (n,) the row number of each key that is put, and the former row number of each key that is removed; NO_ROW for None,
-            and for a removed key that was not in the index. A number may occur several times. Its
-            row exists after the call if the key of the last entry with this number is put.
+            and for a removed key that was not in the index. If a number occurs several times, the last entry with this number
+            decides: the row exists after the call if the key of this entry is put.
         """
 
     def remove_rows(self, rows: RowNumbers) -> None:

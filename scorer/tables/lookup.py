@@ -109,7 +109,10 @@ class ExampleTables:
 
 
 class UnreadTables:
-    """A look-up that always raises Fatal, for a process without tables. Current rows are not those of the time of a score."""
+    """A look-up that always raises Fatal, for a process that reads no tables.
+
+    The current rows must not be used to score a past event again: they may differ from the rows at the time of its score.
+    """
 
     def columns(
         self,

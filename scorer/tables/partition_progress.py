@@ -17,8 +17,8 @@ class TablePartitionProgress:
     Attributes:
         position: the next offset to apply.
         end: the newest known end of the partition (the last stable offset); None if no broker has answered yet.
-        level_at: the rows are as new as the topic was at this time, in monotonic seconds. It is the time of the request for the
-            newest end that the position has reached; minus infinity before the position reaches an end.
+        level_at: the rows contain all records that the topic had at this time, in monotonic seconds. It is the time of the
+            request for the newest end that the position has reached; minus infinity if the position has reached no end yet.
         started_at: when the reader started at the beginning of the partition, in monotonic seconds.
     """
 

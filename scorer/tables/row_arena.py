@@ -24,7 +24,7 @@ class RowArena:
 
     Attributes:
         nbytes: the memory of the segments in bytes.
-        live: the bytes of the strings that are in use, as the caller has reported them.
+        live: the total size of the strings in use, in bytes: all appended strings, minus the sizes passed to `release`.
     """
 
     def __init__(self, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -65,7 +65,7 @@ class RowArena:
         return positions, lengths
 
     def columns(self, positions: NDArray[np.int64], lengths: Lengths) -> list[tuple[NDArray[np.intp], ByteColumn]]:
-        """Return the strings at these positions without a copy, one column for each segment that holds some of them.
+        """Return the strings at these positions without a copy. All strings of one segment are in one column.
 
         Returns:
             Pairs of the indices in `positions` and the column of the strings at these positions. PADDING follows the text of

@@ -32,7 +32,7 @@ GROWTH = 1.25
 """The growth factor of the arrays. At most a fifth of their memory is unused, and each row is copied about four times."""
 FEWEST_ROWS = 1_024
 MOST_TEXTS = 65_536
-"""The largest number of texts that the rows of a set of columns share. Further texts are stored per row."""
+"""The largest number of distinct texts that a set of columns stores once for all rows. Further texts are stored per row."""
 UNUSED_SECONDS = 600.0
 """The columns of a set are removed if no look-up has used them for this time while look-ups use another set."""
 
@@ -334,12 +334,13 @@ class RowStore:
 
 
 class _ColumnSet:
-    """The decoded columns of one set of joined fields, by row number. The array entry 0 is a row without values.
+    """The decoded columns of one set of joined fields. Row r is the array entry r + 1; entry 0 is a row without values.
 
     Attributes:
         decoder: the decoder of rows, used by the writer.
-        built: the row numbers below this one are built.
-        end: the end of the row numbers that existed when the writer began to build; None before that.
+        built: the writer has decoded the rows with numbers below this one.
+        end: the writer decodes the rows with numbers below this one. It is the capacity of the index when the writer began;
+            None before that.
         used_at: the time of the last look-up in monotonic seconds; initially the time of creation.
     """
 

@@ -49,7 +49,7 @@ class TableSource(Protocol):
         """Replace the connection to the brokers, because a topic was recreated. Reads continue at the current positions."""
 
     def read(self, seconds: float) -> FetchedTableRecords:
-        """Return the records that arrive within `seconds`, as soon as there are some.
+        """Wait up to `seconds` for records, and return as soon as some have arrived.
 
         Raises:
             Fatal: the broker rejects the client, or a right is missing.

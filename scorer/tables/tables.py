@@ -32,8 +32,8 @@ CHECK_SECONDS = 0.1
 WAITING_CHECK_SECONDS = 0.02
 """Replaces CHECK_SECONDS while partitions wait, so that they are resumed soon."""
 MARGIN_SECONDS = 0.25
-"""With `when_behind: wait`, a partition is paused when the lag is this close to its limit. A batch that was fetched before the
-pause is joined about this much later, and must not exceed the limit then."""
+"""With `when_behind: wait`, a partition is paused when the lag is MARGIN_SECONDS below its limit. A batch that was fetched just
+before the pause is joined about MARGIN_SECONDS later, and the lag must not exceed the limit then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Tables:
     Args:
         settings: the settings of the tables, by name.
         source: the source of the records.
-        row_decoders: returns the function that creates the decoders of the rows of a table, by the name of the table.
+        row_decoders: called with the name of a table; returns the function that creates decoders for the rows of this table.
         clock: the clock.
 
     Attributes:
@@ -219,7 +219,7 @@ class Tables:
         return all(store.is_built(fields) for store, fields in self._joined(signature))
 
     def _joined(self, signature: Signature) -> list[tuple[RowStore, tuple[InputField, ...]]]:
-        """Return the tables of a signature's joined fields, with these fields."""
+        """Return, for each table with joined fields of a signature, the store of the table and these fields."""
         joined = field_sources.joined_fields(signature).items()
         return [(self._tables[name].store, fields) for name, fields in joined if name in self._tables]
 
@@ -287,7 +287,10 @@ def _is_restored(table: ReadTable, topic: Topic, since: float) -> bool:
 
 
 def _missing_partition(table: ReadTable, topic: Topic, partition: Partition) -> str:
-    """Return an error text if the table has no partition for an input partition, whose rows can then never arrive; else ""."""
+    """Return an error text if the table has no partition with the number of the input partition `partition`; else "".
+
+    Rows for the events of this input partition can then never arrive.
+    """
     name, number = partition
     if number < topic.partitions:
         return ""

@@ -34,8 +34,8 @@ RECORD_BYTES = 40  # the overhead of a record without key, value and headers, an
 class BatchCollector:
     """Polls batches that are as large as the latency target allows, and no faster than the broker can commit transactions.
 
-    After each batch, the caller must report the outcome to `pacing`, `limiter` and `look_ups`. `largest_record` is the
-    maximum size in bytes of a record that all topics of the batch accept.
+    After each batch, the caller must report the outcome to `pacing`, `limiter` and `look_ups`. `largest_record` is the size
+    limit of a record in bytes: the smallest limit among the topics that the scorer writes to.
     """
 
     def __init__(self, settings: Settings, intake: EventConsumer, quarantine: Quarantine, largest_record: int) -> None:

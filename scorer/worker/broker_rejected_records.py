@@ -39,7 +39,7 @@ class _RejectedRecordSearch:
     because of its record or because of its feature record.
 
     Args:
-        slots: the record of each row (event) of the batch; None for a row without a record.
+        slots: the score or dead letter of each row (event) of the batch; None for a row without either.
         features: the feature records by row.
     """
 
@@ -91,11 +91,11 @@ class _RejectedRecordSearch:
         return [record for record in records if id(record) in named] if named else records[:1]
 
     def _all_rejected(self, group: set[_RowOfTopic], error: RecordRejected) -> bool:
-        """Return whether the broker certainly rejects all records of the group, the possible causes of `error`.
+        """Return whether the broker certainly rejects all records of `group`, the possible causes of `error`.
 
-        A group of one record is certain. A larger group is certain if it is part of the group of an earlier rejection, and
-        another record of that earlier group is already known to be rejected. The broker rejects either exactly one record or
-        all records of the earlier group, and the new rejection shows that it rejects more than one.
+        This is certain for a group of one record. For a larger group, it is certain if an earlier group contains all of its
+        records, and another record that is known to be rejected. Of the earlier group, the broker rejects either exactly one
+        record or all records. The new rejection shows that it rejects more than one.
         """
         if len(group) == 1 or not error.one_or_all:
             return len(group) == 1

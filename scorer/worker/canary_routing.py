@@ -24,9 +24,9 @@ REFUSED = "refused"
 BREAKER = "breaker"
 CRASH = "crash"
 UNAVAILABLE = "away"
-"""The reasons why the champion answers an event of the canary, unless the candidate has failed for this event.
+"""REFUSED, BREAKER, CRASH and UNAVAILABLE are the reasons why the champion answers an event of the canary.
 
-A failure has the code of a dead letter as its reason; see `dead_letters/reasons.py`.
+If the candidate has failed for the event, the reason is instead the code of a dead letter; see `dead_letters/reasons.py`.
 """
 
 

@@ -173,7 +173,7 @@ class BatchScorer:
 
     @property
     def largest_request(self) -> int:
-        """The size in bytes of the largest record that every topic accepts, including the topic of the feature log."""
+        """The size limit of a record in bytes: the smallest limit of the topics of scores, dead letters and feature records."""
         features = [self._features.max_bytes] if self._features else []
         return min(self.output.max_bytes, self.dead.max_bytes, *features)
 

@@ -59,7 +59,7 @@ class VersionFence:
     def admit(self, served: Resolution, trusted: float = math.inf, polled: float = math.inf) -> None:
         """Admit the newly assigned partitions. Pause the partitions that a newer revision than the served revision has scored.
 
-        A partition that is older than the channel is paused only if its revision is greater than `trusted`.
+        A partition whose revision is older than the channel is paused only if this revision is greater than `trusted`.
 
         Args:
             served: the served state of the channel.

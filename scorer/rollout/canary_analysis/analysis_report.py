@@ -17,7 +17,7 @@ DROPPED = {
     "foreign": "pairs of other versions, or of expired events",
     "unreadable": "records that are not score records",
 }
-"""For each key of `AnalysisReport.dropped`: a description of the answers or pairs that are excluded from the comparison."""
+"""Descriptions of the answers and pairs that are excluded from the comparison, by the keys of `AnalysisReport.dropped`."""
 MOST_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
 
 
@@ -47,8 +47,8 @@ class AnalysisReport:
         read: For each partition of answers and labels, the offset range that was read.
         behind: The lag of the analysis in seconds; None if the analysis read a fixed range of offsets.
         labelled: The sums of the squared errors against labels; None if no rule needs labels.
-        outputs: The name of the output that determines a version's decision, by the version's digest. Has only versions with
-            several named outputs.
+        outputs: For each version, by digest: the name of the output that determines its decision. Versions without several
+            named outputs are left out.
     """
 
     rivals: Contestants

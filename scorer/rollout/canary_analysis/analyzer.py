@@ -110,10 +110,10 @@ class CanaryAnalyzer:
             contest: The digests of the champion and the candidate.
             window: The time range of the events that count.
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
-            labels: Whether to measure the squared errors of the scores against labels, too.
+            labels: Whether to also measure the squared errors of the scores against labels.
             sums: The result of an earlier measurement against labels. If given, `labels` has no effect.
-            outputs: The name of the output that determines a version's decision, by the version's digest. Missing names are
-                read from the registry.
+            outputs: For each version, by digest: the name of the output that determines its decision. Missing names are read
+                from the registry.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
         self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
@@ -258,7 +258,7 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: completely read ones, and slow ones whose answers may have unread partners."""
+        """Return the partitions to pause: those read to their ends, and slow ones whose answers wait for unread answers."""
         # A slow partition (see `PairSums.slow`) is paused while partitions that may hold partners of its answers are unread.
         left = self._missing()
         return {

@@ -84,7 +84,7 @@ class PartitionRows(NamedTuple):
 
 
 def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
-    """Convert the values at the indices `rows`, (n,), to JSON with `as_json`, and return all values.
+    """Return `values`, in which `as_json` has converted the values at the indices `rows`, (n,), to JSON.
 
     Raises:
         UnreadableAnswer: If a value cannot be converted.

@@ -12,7 +12,7 @@ import numpy as np
 from scorer.rollout.canary_analysis.key_strata import Cells
 
 TUNED = 30.0
-"""The variance for which the interval is optimized: 3,000 pairs, one in a hundred of them with a difference."""
+"""The variance of the sum for which the interval is optimized: 3,000 pairs, of which one in a hundred has a difference."""
 UNSEEN = 1.0
 """The square of the largest possible difference, which is added to the variance of a sum.
 
@@ -44,7 +44,7 @@ class ConfidenceInterval:
 def boundary(variance: float, alpha: float) -> float:
     """Return a bound on the distance of a random sum from its mean, given the variance of the sum.
 
-    The probability that the sum exceeds the bound at any check is at most `alpha`.
+    The probability that the distance exceeds the bound at any check is at most `alpha`.
     """
     # The two-sided normal mixture of Robbins (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
     twice = -2.0 * math.log(alpha)
@@ -65,7 +65,7 @@ def variance(cells: Cells) -> float:
 
 
 def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
-    """Return the confidence interval of the mean difference; an infinite one if fewer than two groups of keys have pairs."""
+    """Return the confidence interval of the mean difference. It is infinite if fewer than two cells have pairs."""
     # With one cell, the spread of the differences is unknown.
     pairs = cells.pairs
     active = cells.active

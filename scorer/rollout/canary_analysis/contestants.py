@@ -89,7 +89,10 @@ def find_contestants(
 def _newest(
     bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]
 ) -> list[tuple[str, ContestVersion]]:
-    """Return the role and the version of a topic's newest readable records, the newest record first."""
+    """Return (role, version) for each of the newest readable score records of a topic, the newest record first.
+
+    The role is champion, canary or shadow.
+    """
     tails: dict[Partition, tuple[int, int]] = {
         partition: (max(start, end - NEAR), end) for partition, (start, end) in stretch.items() if partition[0] == topic
     }

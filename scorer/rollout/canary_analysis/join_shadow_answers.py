@@ -120,7 +120,7 @@ class _PartitionJoin:
 
     Attributes:
         waiting: The answers that wait for a partner, for each JoinSide.
-        last_offsets: The largest offset of each JoinSide so far, without late answers.
+        last_offsets: The largest offset of each JoinSide so far. Answers that were added with `late` do not count.
         earlier_offsets: `last_offsets` at the last call of `drop_unmatched`.
         closed: The offset up to which scorers' answers without a partner are dropped.
     """
@@ -143,7 +143,7 @@ class MergeJoin:
 
         Args:
             most: The number of answers that may wait, on both sides of all partitions together.
-            late: A waiting scorer's answer is dropped if the shadow has answered an event at least this many offsets later.
+            late: A scorer's answer without a partner is dropped if the shadow answers an event at least `late` offsets later.
         """
         self.late = late
         self._most = most

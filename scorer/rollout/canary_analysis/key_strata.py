@@ -23,7 +23,7 @@ Column = NDArray[np.float64]
 
 
 def cell_of(key_hash: int | None, partition: Partition, offset: int) -> int:
-    """Return the group (cell) of an event, from the XXH64 of its key, or from its source position if it has no key."""
+    """Return the cell of an event, from the XXH64 of its key or, if it has no key, from its source position."""
     if key_hash is None:
         key_hash = xxh64_intdigest(b"%b/%d/%d" % (partition[0].encode(), partition[1], offset))
     return key_hash % CELLS

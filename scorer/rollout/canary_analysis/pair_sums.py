@@ -111,7 +111,7 @@ class PairSums:
         return sorted({lane for (_, lane), numbers in self._answer_partitions.items() if len(numbers) > 1})
 
     def missing_reasons(self) -> dict[str, str]:
-        """Return why the rules on errors and on flips have no pairs, by the name of the rule; rules with pairs are left out."""
+        """Return why the rules on errors and flips have no pairs, by the name of the rule. Rules with pairs are left out."""
         # A verification of a logged decision compares these reasons. They therefore depend on the records only, not on how fast
         # the topics are read, and contain no counts.
         cells = self.paired_sums.cells
@@ -128,9 +128,9 @@ class PairSums:
 
     @property
     def unknown(self) -> str:
-        """A message that names the versions for which it is unknown which output determines the decision; "" if there are none.
+        """A message that names the versions whose scores are not compared; "" if there are none.
 
-        The scores of these versions are not compared.
+        For these versions it is unknown which of their outputs determines the decision.
         """
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 

@@ -16,16 +16,16 @@ from scorer.rollout.canary_analysis.rules import ERRORS, FLIPS
 
 SCORED = "scored"
 FAILED = "dead_lettered"
-"""The status of an event that a version failed to score; otherwise SCORED. Records with other statuses are not compared."""
+"""FAILED is the status of an event that a version failed to score. Only SCORED and FAILED records are compared."""
 CRASH = "crash"
-"""The reason of events that were in flight when a process died.
+"""The field `fallback` of an answer to an event that was in flight when a process died.
 
-After one crash, it is unknown whether the version was the cause. After two crashes, the reason is `refused`.
+After one crash, it is unknown whether the version was the cause. After two crashes, the field is `refused`.
 """
 UNASKED = (CRASH, "refused", "away")
 """The reasons why a shadow did not run its version for an event.
 
-`refused` and `away` count as failures of a candidate. None of the three counts as a failure of a champion.
+If the version is the candidate, `refused` and `away` count as failures. If it is the champion, no reason counts as a failure.
 """
 TRAITS = attrgetter("digest", "status", "fallback", "decision")
 """Reads the fields of an answer, apart from its score, that determine a PairDifference."""
@@ -202,7 +202,7 @@ class PairedSums:
     Attributes:
         cells: The sums by group of keys (cell), by the name of the rule.
         foreign: The number of pairs that do not count.
-        undecided: The number of pairs that both versions scored without a decision.
+        undecided: The number of pairs in which both versions scored the event and neither decided.
     """
 
     def __init__(self) -> None:

@@ -26,13 +26,13 @@ class MetricRule:
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """The margins by which the candidate may be worse than the champion.
+    """The margins by which the candidate may be worse than the champion. Each attribute is an upper limit.
 
     Attributes:
-        errors: The share of events that the candidate fails, minus the share that the champion fails.
-        flips: The share of events that both versions score with different decisions.
-        psi: The largest population stability index of the scores at which the candidate can be promoted.
-        brier: The candidate's Brier score minus the champion's Brier score; None if labels are not used.
+        errors: The limit of the share of events that the candidate fails, minus the share that the champion fails.
+        flips: The limit of the share of events that both versions score with different decisions.
+        psi: The limit of the population stability index of the scores. A candidate above the limit is not promoted.
+        brier: The limit of the candidate's Brier score minus the champion's Brier score; None if labels are not used.
     """
 
     errors: float = 0.005

@@ -29,7 +29,7 @@ EMPTY = FetchedRecords([], [], lambda _: [], [], 0)
 class TopicTail:
     """Read the given partitions from the given offsets on. All calls must come from one thread.
 
-    Every call raises Fatal: with code 3 if the broker rejects it, with code 4 if the broker is unavailable.
+    Every call raises Fatal with code 3 if the broker rejects the call, and with code 4 if the broker is unavailable.
 
     Attributes:
         reached: For each partition, the offset after the last record or transaction marker that was read.

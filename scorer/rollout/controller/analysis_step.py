@@ -34,7 +34,7 @@ class AnalysisSnapshot:
         bake: The bake clock after the analysis.
         pace: How far the analysis is behind the topics.
         obstacles: The reasons why the candidate cannot pass, whatever the results of the rules.
-        judgement: The report: the verdict with the figures and offsets that it is based on, as a document.
+        judgement: The report as a JSON document: the verdict, and the figures and offsets that it is based on.
     """
 
     verdict: CanaryVerdict

@@ -31,8 +31,8 @@ class DecisionBasis:
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
         label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
-        outputs: The name of the output that determines a version's decision, by the version's digest. Has only versions with
-            several named outputs.
+        outputs: For each version, by digest: the name of the output that determines its decision. Versions without several
+            named outputs are left out.
     """
 
     answers: dict[Partition, Bounds]
@@ -120,7 +120,7 @@ def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
 
 
 def missing_records(expected: Mapping[Partition, int] | None, available: Mapping[Partition, int], noun: str) -> list[str]:
-    """Return a line for each topic that has fewer records now than the decision was based on.
+    """Return a line for each topic that has fewer records now than at the time of the decision.
 
     A line has the number of records at the time of the decision, and the number now.
 
@@ -193,7 +193,7 @@ def comparable_reasons(recorded: Mapping[str, Any], reasons: Mapping[str, str]) 
 
 
 def differences(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each part in which the recorded and the repeated analysis differ."""
+    """Yield a line for each key in SAME with different values in the recorded and the repeated analysis."""
     for name in SAME:
         if recorded.get(name) != repeated.get(name):
             yield f"{name}: {recorded.get(name)} then, {repeated.get(name)} now"

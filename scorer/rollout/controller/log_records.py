@@ -75,7 +75,7 @@ class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
         to: The version to promote; empty for a rollback.
         canary: The percentage of keys that the version answers as a canary; None if the version becomes the champion.
         shadow: The version that scores as a shadow; None for no shadow.
-        pairs: The percentage of keys whose events both versions score; 0 for the percentage in the shadow's settings.
+        pairs: The percentage of keys whose events both versions score; 0 if the setting `shadow.share` applies.
         restores: The revision to roll back to; None for a promotion.
     """
 
@@ -129,7 +129,7 @@ class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         baked: The bake time of the step, in seconds.
-        seen: The Unix time of the last observation in seconds; None if the bake clock did not run at that time.
+        seen: The Unix time of the last observation in seconds; None if the bake clock did not run at the last observation.
         waits: The reasons why the rollout waits, one line each.
         for_person: Whether the rollout waits for an operator.
     """

@@ -54,7 +54,10 @@ class RolloutLogTopic:
 
 @contextlib.contextmanager
 def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog]:
-    """Read the topic of rollouts to its end, and yield the log of all rollouts."""
+    """Read the topic of rollouts to its end, and yield the log of all rollouts.
+
+    If `writes` is true, also check that this process may write to the topic.
+    """
     with contextlib.closing(RolloutLogTopic(settings, writes=writes)) as topic:
         yield topic.ledger
 

@@ -174,7 +174,7 @@ class RolloutPlan(Section):
         return sum(step.judged for step in self.steps)
 
     def pairs(self, step_index: int) -> int:
-        """Return the percentage of keys whose events both versions score in a step; 0 for the one in the shadow's settings."""
+        """Return the percentage of keys whose events both versions score in a step; 0 if the setting `shadow.share` applies."""
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def undecided_seconds(self, lacking: set[str]) -> int:

@@ -42,7 +42,7 @@ class Verification:
         differs: The differences between the recorded and the repeated analysis, one line each; empty if the decision was
             reproduced.
         pairs: The number of pairs in the repeated analysis, counted for the rule with the most pairs.
-        evidence: The channel revision whose move has the decision as its evidence; None if there is no such revision.
+        evidence: The revision of the channel move that was made because of the decision; None if there is no such move.
     """
 
     entry: LogEntry
@@ -150,7 +150,7 @@ def _read_ranges(
 
 
 def _evidence(settings: Settings, entry: LogEntry) -> int | None:
-    """Return the revision of the channel move with this log entry as its evidence; None if there is none."""
+    """Return the revision of the channel move whose evidence is this log entry; None if there is no such move."""
     if entry.move is None:
         return None
     digest = digests.from_bytes(log_records.encode(entry))

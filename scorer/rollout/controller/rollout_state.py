@@ -96,7 +96,7 @@ class Rollout:
 
 
 class RolloutLog:
-    """All rollouts by id in the order of their starts, and the ids of rollouts that were refused because another one ran."""
+    """All rollouts by id, the oldest first, and the ids of rollouts that were refused because another rollout was running."""
 
     def __init__(self) -> None:
         self.rollouts: dict[str, Rollout] = {}
