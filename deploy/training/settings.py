@@ -31,7 +31,7 @@ from scorer.evaluation.join_labels import labels_topic
 
 PATHS = ("scorer", "signature", "folder")
 BLOCKS = (5, 1_000)
-"""The minimum and maximum number of blocks of time of the hold-out; too few do not show how much a difference varies."""
+"""The smallest and the largest number of time blocks in the hold-out. Too few do not show how much a difference varies."""
 
 
 def milliseconds(duration: Any) -> int:

@@ -44,7 +44,7 @@ class AuditedScore(msgspec.Struct, gc=False):
 
 
 class DeadSource(NamedTuple):
-    """The events that a dead letter answers: from offset `first` to the position `source`, both inclusive.
+    """The events that a dead letter answers: the offsets `first` to `source.offset`, both inclusive, of one partition.
 
     `ranged` is true if the dead letter stands for an unreadable batch, and false if it stands for a single event.
     """
@@ -64,8 +64,9 @@ class SwapRecord(msgspec.Struct, gc=False):
     """The fields of a swap record that the audits use.
 
     A scorer writes a swap record when another model version takes over a partition. `topic_id` is the id of the input topic.
-    The first swap record with a new `topic_id` also has the offsets at which the answers to that topic begin: `scores_from` by
-    partition of the scores, `letters_from` by partition of the dead letters. `VersionCutover` explains `history`.
+    The first swap record with a new `topic_id` also has the offsets at which the answers to that topic begin:
+    `scores_from[p]` in partition p of the scores, `letters_from[p]` in partition p of the dead letters. `VersionCutover`
+    explains `history`.
     """
 
     topic: str
@@ -82,9 +83,10 @@ class SwapRecord(msgspec.Struct, gc=False):
 
 
 class DeletedTopicFilter:
-    """Distinguishes answers to a deleted input topic from answers to the current topic of the same name.
+    """Finds answers to events of a deleted input topic if another topic now has the same name.
 
-    `ids` has the current id of each input topic. If an id is unknown, all answers count as answers to the current topic.
+    `ids` has the current id of each input topic. If the id of a topic is unknown, its swap records count as swap records of the
+    current topic.
     """
 
     # Each swap record has the id of its input topic. The first swap record with a new topic id also has the offsets at which

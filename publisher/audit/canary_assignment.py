@@ -42,7 +42,7 @@ class Answered(NamedTuple):
     Attributes:
         offset: the input offset of the event.
         key: the key of the event; None if the event has no key.
-        arm: the role, champion or canary, to which the event belongs according to the score.
+        arm: the role that the score names for the event's key: champion or canary.
         role: the role of the version that has scored the event. The champion may score an event of the canary.
     """
 

@@ -61,7 +61,7 @@ class RepeatedIds:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Drop all ids outside the sample. The sample is one in `sampled` ids, those with the lowest hashes."""
+        """Keep one in `sampled` ids, those with the lowest hashes. Drop the others."""
         if self.sampled > 1:
             limit = np.uint64(2**64 // self.sampled)
             self._table = self._table[: np.searchsorted(self._table, limit)].copy()

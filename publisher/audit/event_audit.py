@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True)
 class AuditedAnswers:
-    """Answers to events of one input partition, in the order of one output partition.
+    """Answers to events of one input partition, from one output partition in offset order.
 
     Attributes:
         output: the output partition.
@@ -148,8 +148,8 @@ class _Ledger:
 class Audit:
     """Counts the events and answers that were read, and their faults.
 
-    Call `add_cutover` before `check_assigned_arms`, and add the batches of one output partition in their order. Otherwise the
-    methods may be called in any order.
+    Call `add_cutover` before `check_assigned_arms`, and add the batches of one output partition in offset order. Otherwise
+    the methods may be called in any order.
     """
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:
@@ -333,7 +333,9 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due_offset: int) -> dict[str, tuple[int, list[int]]]:
-    """Return, by name, the count and first offsets of each fault that can be found only after all records were added.
+    """Return the faults that can be found only after all records were added.
+
+    The result has the count and the first offsets of each fault, by the name of the fault.
 
     Args:
         ledger: the offsets that were added for one input partition.

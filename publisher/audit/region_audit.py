@@ -78,12 +78,12 @@ class RegionsReport(Report):
 
 
 class _Copies(NamedTuple):
-    """The copies in one partition whose originals are in `origin_partition`.
+    """Copies in one partition of events that were first written in `origin_partition`.
 
     Attributes:
         origin_partition: the partition in which the events were first written.
         offsets: (n,) the offsets of the copies, ascending.
-        origins: (n,) the offsets of the originals.
+        origins: (n,) the offset of each copy's original in `origin_partition`.
     """
 
     origin_partition: OriginPartition

@@ -40,7 +40,7 @@ class Report:
 
     @property
     def faults(self) -> dict[str, int]:
-        """Return the count of each kind of fault of this audit."""
+        """Return the counts of this audit that are faults, by name."""
         return {name: getattr(self, name) for name in FAULTS if hasattr(self, name)}
 
     @property

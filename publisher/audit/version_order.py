@@ -51,7 +51,10 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """From `offset` on, no revision of the same history that is older than `revision` may score events of the partition."""
+    """The offset from which a channel revision excludes older revisions.
+
+    At or after `offset`, no event of the partition may be scored at a revision below `revision` of the same history.
+    """
 
     revision: int
     offset: int
@@ -88,7 +91,7 @@ def _is_comparable(history: str, other: str) -> bool:
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
-    """Return an assumed cutover to each version that scored before the first swap record, oldest first.
+    """Return a cutover at the first score of each version that scored before the first swap record, oldest first.
 
     `first` has the first offset that each version scored, by the digest of the version.
     """
@@ -121,9 +124,9 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 
 
 def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
-    """Return a list with the `Reign` of a segment: the offset from which its revision is in force.
+    """Return a list that contains the `Reign` of a segment, or an empty list.
 
-    The list is empty if no swap record names the start of the segment, and the version has scored no event in the segment.
+    The list is empty if no swap record names the start of the segment and the version has scored no event in the segment.
     """
     # They begin at the start of the segment if a swap record names it, otherwise after the first score in the segment.
     if segment.is_recorded:

@@ -33,7 +33,7 @@ def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
         position: the offset that the group has committed at the source.
 
     Returns:
-        The smallest offset from which on all records of the copy have a source offset >= `position`.
+        The offset of the copy that separates earlier records (source offset < `position`) from later ones (>= `position`).
     """
     while low < high:
         middle = (low + high) // 2

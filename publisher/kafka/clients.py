@@ -158,7 +158,7 @@ class ErrorWatch:
 
 @contextlib.contextmanager
 def unwrap_kafka_errors() -> Iterator[None]:
-    """Raise the KafkaException behind a SystemError of confluent-kafka."""
+    """Replace a SystemError of confluent-kafka in the block by the KafkaException that caused it."""
     # After a fatal error of a producer, confluent-kafka calls the Python logger between setting the KafkaException and
     # returning to Python. Python reports this as a SystemError whose cause is the KafkaException.
     try:
@@ -205,7 +205,7 @@ Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
 def _create_with_handle(
     plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]
 ) -> Handled:
-    """Create a client, with its librdkafka handle as the attribute `handle` if a plugin is given."""
+    """Create a client. If a plugin is given, set the client's attribute `handle` to its librdkafka handle."""
     if plugin is None:
         return _create(settings, kind, properties)
     created = _create(settings, kind, properties | {"plugin.library.paths": plugin.path})
@@ -348,13 +348,16 @@ def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consum
 
 
 def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | None, **properties: Any) -> Consumer:
-    """Create a consumer for assigned partitions, as `reader` does, from which `plugin` can fetch the records."""
+    """Create a consumer as `reader` does. If a plugin is given, it can fetch the records of this consumer."""
     properties = client(settings, client_id) | READING | {"group.id": client_id} | properties
     return _create_with_handle(plugin, settings, HandledConsumer, properties)
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether an error of a `reader` reports a missing right to a group. Ignore it, because a reader uses no group."""
+    """Return whether an error reports a missing right to a group.
+
+    Callers ignore such an error of a `reader`, because a reader joins no group.
+    """
     return REFUSED.reason(error) == "group"
 
 

@@ -8,7 +8,7 @@ Headers = list[tuple[str, str | bytes | None]] | None
 
 
 def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Exception]]:
-    """Return the headers of each message, and by message index the error of each message with unreadable headers.
+    """Return (headers, errors): the headers of each message, and the errors of unreadable headers by message index.
 
     The headers of a message are None if they are unreadable or the message has no headers.
     """

@@ -1,4 +1,4 @@
-"""Describe consumer groups in short child processes, because librdkafka may abort a process that describes a group.
+"""Describe consumer groups in short-lived child processes, because librdkafka may abort a process that describes a group.
 
 Long-lived processes must use `IsolatedGroups` instead of an administrative client.
 """
@@ -27,7 +27,7 @@ START_SECONDS = 5.0  # from the start of the process to its request: 0.1 s, or s
 
 
 class IsolatedGroups:
-    """Describes consumer groups of one cluster. A child process with a client of its own makes each query.
+    """Describes consumer groups of one cluster. Each query runs in a child process with a client of its own.
 
     Args:
         settings: the connection.

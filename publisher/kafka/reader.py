@@ -123,7 +123,10 @@ class TopicReader:
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
-        """Return the first offset with a timestamp >= `unix_ms` in each partition of `ends`; its end if there is none."""
+        """Return the first offset with a timestamp >= `unix_ms` in each partition of `ends`.
+
+        If there is none before the offset in `ends`, the result is the offset in `ends`.
+        """
         offsets = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
@@ -241,7 +244,7 @@ class TopicReader:
         Args:
             consumer: the consumer, with the partitions assigned.
             remaining: the stop offset of each partition. Completed partitions are removed.
-            most: the largest number of records that the first call of `consume` returns. If it is 1, all calls have this limit.
+            most: the limit of records for the first call of `consume`. Later calls have other limits, unless it is 1.
         """
         # Unless `most` is 1, each later call gets a limit at which it returns about CALL_BYTES.
         deadline = time.monotonic() + STALL_SECONDS

@@ -118,7 +118,10 @@ class SecuritySettings(BaseModel):
                 _fail(other, f"this setting is missing, but {name} is {str(getattr(self, name))!r}; set both, or neither")
 
     def _refuse(self, names: tuple[str, ...], condition: str, protocol: str) -> None:
-        """Raise SecurityFault if one of the settings `names` is set although the configured protocol does not use it."""
+        """Raise SecurityFault if one of the settings `names` is set although the configured protocol does not use it.
+
+        For the message, `condition` is the feature that the configured protocol lacks, and `protocol` a protocol that has it.
+        """
         for name in names:
             value = getattr(self, name)
             if value not in (None, True):

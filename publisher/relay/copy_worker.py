@@ -176,7 +176,7 @@ class CopyWorker:
     def _write_copies(
         self, consumer: Consumer, messages: list[Message], unreadable: list[RejectedRecord], produce: Produce
     ) -> tuple[int, int]:
-        """Produce the copies of `messages`, and of further messages that the consumer has, until the transaction is full.
+        """Produce the copies of `messages`, and of further messages that are already fetched, until the transaction is full.
 
         Records with unreadable headers are appended to `unreadable`.
 
@@ -286,7 +286,7 @@ class CopyWorker:
         Args:
             consumer: the consumer.
             messages: the first messages of the transaction.
-            unreadable: the records whose dead letters the transaction contained.
+            unreadable: the records that the transaction contained as dead letters.
             rejection: the error.
         """
         candidates = {partition: route.next for partition, route in self._active.items() if route.advance_past_read()}

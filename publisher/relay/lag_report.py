@@ -55,7 +55,7 @@ class RelayStatus:
         source_answers: whether the source answers.
         process: the metrics of the process; None if it does not answer.
         partitions: the position and lag of each partition.
-        error: why this state is older than the last refresh; None if it is current.
+        error: the error of the last refresh, if this state is older because that refresh failed; else None.
     """
 
     name: str

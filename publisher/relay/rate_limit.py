@@ -14,7 +14,7 @@ class RateLimit:
     def add_bytes(self, size: int, now: float) -> float:
         """Count `size` bytes that were used at `now`, and return how long the caller must wait before using more bytes.
 
-        Both times are in seconds; `now` is monotonic.
+        The result is in seconds, `now` in monotonic seconds.
         """
         # Unused time gives no allowance for later.
         if not self._rate:

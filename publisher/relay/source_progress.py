@@ -40,10 +40,9 @@ class EndSnapshot(NamedTuple):
 
 
 class Completeness:
-    """Computes up to which time every record of the source has been copied. Pure.
+    """Computes the latest time for which the copy is complete: all records that the source had then are copied. Pure.
 
-    `complete_ms` is the latest such time that is known (Unix ms). Its initial value is the time that an earlier run has stored,
-    or 0.
+    `complete_ms` is this time (Unix ms). Its initial value is the time that an earlier run has stored, or 0.
     """
 
     def __init__(self, complete_ms: int = 0) -> None:

@@ -13,7 +13,7 @@ from publisher.relay.checkpoints import Checkpoint, CheckpointKey
 
 @dataclass(frozen=True)
 class CopyEndpoint:
-    """The source or the destination of the copy of one partition.
+    """One end of the copy of a partition: the source or the destination.
 
     Attributes:
         cluster: the id of the cluster.
@@ -64,7 +64,7 @@ def start(
 ) -> int:
     """Return the source offset at which the copy of a partition starts.
 
-    This is the next offset in the checkpoint, or the start of a new partition.
+    This is the next offset in the checkpoint. Without a checkpoint, it is the first retained offset of the partition.
 
     Args:
         key: the partition, as the key of its checkpoint.

@@ -27,7 +27,7 @@ class TopicPair(NamedTuple):
     destination: Topic
 
     def checkpoint(self, route: Route, clusters: tuple[str, str], now_ms: int) -> Checkpoint:
-        """Return the checkpoint of a route in this topic; `clusters` are the ids of the source and destination clusters."""
+        """Return the checkpoint of a route of this pair; `clusters` are the ids of the source and destination clusters."""
         return Checkpoint(
             next=route.next,
             cluster=clusters[0],

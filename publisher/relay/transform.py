@@ -44,7 +44,7 @@ class Route:
         committed: `next` in the last committed checkpoint.
         confirmed: `copied` in the last committed checkpoint.
         copies_from: the destination offset at which the copies of this source topic begin; see `Checkpoint`.
-        level_ms: when the copies of all records were last committed (Unix ms); -1 if never.
+        level_ms: the last time at which all records had been copied and committed (Unix ms); -1 if never.
         last_copied: the last record that was copied since `next` was advanced; None if there is none.
         last_skipped: the last record that was read but not copied since `next` was advanced; None if there is none.
     """
@@ -132,8 +132,8 @@ class CopyCounts:
         copied: records that were copied.
         looped: records that came from the destination and were not copied.
         filtered: records that the filter excluded.
-        derived: copied records with the headers of another copy, which a program had forwarded. The relay gave them an
-            `x-origin` of their own.
+        derived: copied records in which a program had forwarded the headers of another copy. The relay replaced `x-origin`
+            by the position of the record itself.
         refused: records that were produced to the refusal topic.
     """
 

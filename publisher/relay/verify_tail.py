@@ -1,8 +1,8 @@
 """Check that destination partitions still contain the last copy that their checkpoints name. Reads partitions backwards.
 
-A loss is reported only if it is certain. Retention deletes the oldest records first. A copy is therefore lost if the last
-existing copy is older, or if there is no copy and retention has not deleted any record. Compaction may delete any record, so
-callers must not pass compacted topics.
+A loss is reported only if it is certain. Retention deletes the oldest records first. The last copy is therefore lost if only
+older copies exist, or if no copy exists and retention has not deleted any record. Compaction may delete any record, so callers
+must not pass compacted topics.
 """
 
 from collections.abc import Iterable, Mapping

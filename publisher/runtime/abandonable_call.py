@@ -34,7 +34,7 @@ class CallThread:
         return future
 
     def close(self) -> None:
-        """End the thread after it has made all submitted calls. A call that never returns keeps the thread."""
+        """End the thread after it has made all submitted calls. If a call never returns, the thread never ends."""
         self._calls.put(None)
 
     def _run(self) -> None:

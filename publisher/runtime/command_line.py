@@ -182,7 +182,7 @@ class LazyCommands(Mapping[str, Any]):
 
 
 class DefaultCommandGroup(TyperGroup):
-    """A group of commands whose first command runs if the first argument names no command of the group."""
+    """A group of commands. If the first argument names no command of the group, the first command runs."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. Insert the name of the first command unless the first argument names a command or is --help."""

@@ -86,7 +86,7 @@ def report_progress(
         progress: returns the counts in words, and a hint how to continue; the hint is empty if there is nothing to continue.
 
     Raises:
-        Fatal: for a Fatal or a KafkaException of the block, with the counts in the message.
+        Fatal: if the block raises Fatal or KafkaException. The message then contains the counts.
         typer.Exit: with code 130 after SIGINT and 143 after SIGTERM.
     """
 

@@ -73,7 +73,7 @@ class ProducerPool:
         return PooledProducer(name, call)
 
     def take(self) -> PooledProducer:
-        """Remove and return the next initialised producer. If none is initialised, wait until the next one is.
+        """Remove and return the next initialised producer. If none is initialised, wait for the first in the pool.
 
         Raises the same errors as `wait_until_initialised`.
         """
@@ -116,12 +116,12 @@ class ProducerPool:
         self._idle.append(self.create_successor(name))
 
     def renew(self) -> None:
-        """Replace each idle producer by a new one with the same id."""
+        """Replace each idle producer that is initialised by a new one with the same id."""
         # A producer that has lost a broker may hang in its next call.
         self._idle = deque(self.create_successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
     def confirm_ownership(self) -> None:
-        """Record that the session owns every id. `take` then returns the new successors first."""
+        """Record that the session owns every id. `take` then first returns the successors whose ids were unconfirmed."""
         # Every other producer has just committed a record for the ownership check, and must not be used again directly after a
         # commit (see POOL_SIZE).
         self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unconfirmed_ids))

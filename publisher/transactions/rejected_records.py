@@ -89,7 +89,7 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error to raise. It names the certainly rejected records; if there are none, all candidates."""
+        """Return the error to raise. It names the records that are certainly rejected, or else all that may be rejected."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:

@@ -1,4 +1,4 @@
-"""The decisions of a transaction session: its states, the recovery that each failed state needs, and what an error means.
+"""The decisions of a transaction session: its states, the recovery that each failed state needs, and the meanings of errors.
 
 Pure: no I/O and no clock. `exactly_once.py` carries the decisions out.
 """
@@ -26,7 +26,7 @@ class SessionState(Enum):
 
 
 class SessionStep(Enum):
-    """A transition between two states of a session. A method of the session causes it, or a failure."""
+    """A transition between two states of a session, caused by a method of the session or by a failure."""
 
     BEGIN = "begin"
     PRODUCE = "produce"

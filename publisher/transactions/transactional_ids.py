@@ -62,8 +62,8 @@ def initialised(
         seconds: how long a failed call is repeated.
 
     Raises:
-        Fatal: if `init_transactions` fails with an error that no retry cures, fails for `seconds`, or fails after `closing` is
-            set.
+        Fatal: if `init_transactions` fails with an error that no retry cures. For other errors: if it still fails after
+            `seconds`, or after `closing` is set.
     """
     # While the broker has not ended the open transaction, it may report the new producer as fenced; another producer is then
     # created. Two processes with the same id do not fence each other for ever, because the process that began last keeps the

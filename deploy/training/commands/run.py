@@ -62,7 +62,10 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
 
 
 def _follow(run: Run, until: str | None, tail: LogTail) -> RunOutcome | None:
-    """Run the remaining steps, and report the start and the end of this process to the run's events."""
+    """Run the remaining steps, and report the start and the end of this process as events of the run.
+
+    Return None if the run stopped after the step `until`.
+    """
     training = run.training
     run.events.run_started(
         RunDescription(

@@ -44,8 +44,8 @@ HEAD = (
 def document(folder: Path) -> dict[str, Any]:
     """Return the journal of the run in this folder as one JSON document.
 
-    The document has one key for each step. Its value is None if the step is not complete. Raises Fatal (exit code 3) if the
-    journal cannot be read.
+    The sections of the document have the results of the steps. A section is None if its step is not complete. Raises Fatal
+    (exit code 3) if the journal cannot be read.
     """
     journal = Journal(folder / FOLDER)
     entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}
@@ -63,7 +63,7 @@ def document(folder: Path) -> dict[str, Any]:
 
 
 def listed(run: RecordedRun, now: float) -> dict[str, Any]:
-    """Return the row of a recorded run in a list: times, outcome or state, cost in seconds and reason."""
+    """Return the row of a recorded run for the list of runs: times, outcome or state, cost in seconds and reason."""
     return {
         "key": run.key,
         "began": iso(run.began_ms),
@@ -149,7 +149,7 @@ def _recorded(run: RecordedRun, now: float, results: Mapping[str, Any]) -> dict[
 
 
 def _readable(run: RecordedRun, step: str) -> Any:
-    """Return the complete result of a step; None if it is not readable as the document of the step."""
+    """Return all fields of the result of a step; None if the result does not have the type of the step."""
     type_ = STEP_DOCUMENTS.get(step)
     if type_ is not None and run.document(step, type_) is None:
         return None

@@ -95,9 +95,10 @@ def thresholds(
 
 
 def _class_index(target: Target, name: str | None) -> int | None:
-    """Return the index of the class of the threshold; None if there are several classes and none is named.
+    """Return the index of the class that the threshold decides for; by default the second of two classes.
 
-    Raises Fatal (exit code 2) if there is no such class.
+    Return None if there are more than two classes and `name` is None. Raises Fatal (exit code 2) if there is no such class, or
+    if the target is a regression.
     """
     if target.kind == "regression":
         raise Fatal("the labels are numbers, but thresholds decide between classes", "compare versions with `compare`", USAGE)

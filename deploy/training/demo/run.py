@@ -220,7 +220,7 @@ def _second_lap() -> Iterator[flights.Event]:
 
 
 def _by_hand(package: Path, digest: str) -> dict[str, Any]:
-    """Return a comparison attestation's predicate for the first version of the demo, which no training run built.
+    """Return the predicate of a comparison attestation for the demo's first version, which no training run built.
 
     The only rule is that the AUC is better than chance. The AUC and the number of rows come from the version's model card.
     """

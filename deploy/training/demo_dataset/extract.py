@@ -23,7 +23,7 @@ from training.demo_dataset.features import WEATHER_COLUMNS, Row, event, late, re
 
 EARLIER = Path(__file__).with_name("flights-2013-01-08.jsonl.xz")
 FILES = {EXTRACT: range(9, 11), EARLIER: range(1, 9)}
-"""The months whose flights each file contains."""
+"""The months of the flights in each file."""
 MAX_BYTES = 2_000_000  # the maximum size of a compressed file
 
 

@@ -1,6 +1,6 @@
 """Features and label of a flight: the event of a source row, and whether the flight arrived late.
 
-An event contains only what is known at departure. The demo and the training use the same events.
+An event contains only values that are known at departure. The demo and the training use the same events.
 """
 
 import functools
@@ -33,7 +33,7 @@ Event = dict[str, str | int | float | None]
 
 
 def event(row: Row) -> Event:
-    """Return the event of one source row, with only what is known at departure.
+    """Return the event of one source row, with only the values that are known at departure.
 
     `dep_delay` is in minutes: negative if early, null if unknown (cancelled flights). `distance` is in miles.
     `scheduled_departure` is New York's local time. `scheduled_minutes` is the scheduled arrival minus the scheduled departure,
@@ -70,7 +70,7 @@ def late(row: Row) -> bool | None:
 
 
 def report(row: Row) -> tuple[str, dict[str, float | None]]:
-    """Return the key and the row of the weather report in one source row; null for an unknown value.
+    """Return the key and the columns of the weather report in one source row; None for an unknown value.
 
     Raises:
         KeyError: The row lacks a column.

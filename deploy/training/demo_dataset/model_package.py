@@ -64,7 +64,10 @@ def write(folder: Path, model: bytes, recipe: DemoRecipe, golden: Sequence[Event
 
 
 def signature(recipe: DemoRecipe) -> dict[str, Any]:
-    """Return the content of signature.json. Only the fields `OPTIONAL` are optional; fields `weather.NAME` are joined."""
+    """Return the content of signature.json.
+
+    Only the fields in `OPTIONAL` may be missing. The fields `weather.NAME` are read from a table.
+    """
     numbers = [number_field(name) if name in OPTIONAL else name for name in recipe.numbers]
     strings = [{"tensor": name, "dtype": "string", "fields": [name]} for name in CATEGORIES]
     return {
@@ -76,7 +79,7 @@ def signature(recipe: DemoRecipe) -> dict[str, Any]:
 
 
 def number_field(name: str) -> dict[str, Any]:
-    """Return an optional number of signature.json."""
+    """Return the entry of an optional numeric field in signature.json."""
     field: dict[str, Any] = {"name": name, "required": False, "default": "nan"}
     return field | {"from": f"table:{weather.TABLE}"} if name.startswith(f"{weather.TABLE}.") else field
 

@@ -46,7 +46,7 @@ class DemoRecipe:
     """A version of the demo's model: its fields, and the function that trains it.
 
     Attributes:
-        fit: Trains the model from a frame of the numeric fields and the categories, and whether each flight was late.
+        fit: Trains the model. Its arguments are a frame with one row per flight, and whether each flight was late.
         treatment: The text of the model card about unknown values.
     """
 

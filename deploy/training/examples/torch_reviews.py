@@ -28,7 +28,7 @@ index = {word: at for at, word in enumerate(words)}
 
 
 class Classifier(torch.nn.Module):
-    """The mean of the embeddings of a text's words, and two layers."""
+    """Averages the embeddings of the words of each text, and applies two layers to the mean."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -24,9 +24,9 @@ MOST_CLASSES = 10
 def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
     """Choose a few hold-out events as golden examples, and return their row indices in ascending order.
 
-    The examples have the lowest, the median and the highest score among all events and within each class. For K classes, the
-    score is that of the event's class, and only the first `MOST_CLASSES` classes count. For each optional field, the first
-    event without the field is added. `scores` (B,) or (B, K) are the scores of the ONNX model.
+    The examples are the events with the lowest, the median and the highest score: first of all events, then of the events of
+    each of the first `MOST_CLASSES` classes. With K classes, events are ranked by the score of their own class. For each
+    optional field, the first event without the field is added. `scores` (B,) or (B, K) are the scores of the ONNX model.
     """
     ranked = scores[np.arange(len(scores)), rows.outcomes] if scores.ndim == 2 else scores
     order = np.argsort(ranked, kind="stable")
@@ -63,10 +63,10 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the path in the event and the value of each field in one row.
+    """Yield a pair for each field in one row: the path of the field in the event, and the value.
 
-    A field that is not read from the record's value has its name as the path. A field whose default is NaN is omitted if its
-    value in this row contains NaN.
+    If a field is not read from the record's value but, for example, from a header, its path is its name. If the default of a
+    field is NaN and its value in this row contains NaN, the field is omitted.
     """
     for field in signature.fields:
         tensor, place = next(columns(signature, field))

@@ -108,9 +108,11 @@ def export(
 
 
 def _copy_model(source: Path, part: Path, signature: Signature) -> Signature:
-    """Copy the model of a final training to `part`; return its signature: that of `package/`, or `signature`.
+    """Copy the model of a final training to `part`, and return the signature of the model.
 
-    Raises Refused if `package/` contains anything but plain files, or if its signature is malformed; OSError.
+    If `source` has a folder `package/`, it contains the model and the signature. Otherwise the signature is `signature`. Raises
+    Refused if `package/` contains a folder, a link or a file name that is not printable, or if its signature is malformed.
+    Raises OSError.
     """
     own_package = source / contract.PACKAGE
     if not own_package.is_dir():

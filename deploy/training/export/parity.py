@@ -65,7 +65,7 @@ def check_shape(exported: NDArray[np.float64], target: Target) -> None:
 
 
 def check_finite(exported: NDArray[np.float64], rows: LabelledRows) -> None:
-    """Check that all scores are finite. Raises Fatal (exit code 3) with the first event that has another score."""
+    """Check that all scores are finite. Raises Fatal (exit code 3), which names the first event that fails."""
     faulty = ~np.isfinite(exported).reshape(len(exported), -1).all(axis=1)
     if faulty.any():
         at = int(faulty.argmax())

@@ -33,7 +33,7 @@ from training.pipeline.journal import written
 MEMBERS = ".lease"
 """The file in the folder of runs that lists the group member ids of this process and of earlier processes.
 
-The lock of the folder admits one process, so the earlier processes are dead and their ids do not hold the lease.
+Only one process at a time has the lock of the folder. The earlier processes are therefore dead, and their ids are ignored.
 """
 MOST_MEMBERS = 20
 MOST_CHARACTERS = 20_000

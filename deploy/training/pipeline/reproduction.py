@@ -100,8 +100,8 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
 
     Returns:
         A mapping. `same` is true if the manifests are equal. `folder` is the folder of the run. `parts` has the recorded and
-        the new digest of the version, the model, the run and the environment. If the models differ, both score the hold-out:
-        `metrics` has the recorded and the new value of each metric, and `because` is the reason in one sentence.
+        the new digest of the version, the model, the run and the environment. If the models differ, both are measured on the
+        hold-out: `metrics` has the recorded and the new value of each metric, and `because` is the reason in one sentence.
 
     Raises:
         Fatal: A step failed.
@@ -178,9 +178,10 @@ def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> 
 
 
 def _own_recipe(config: dict[str, dict[str, Any]], training: TrainingSettings) -> dict[str, Any]:
-    """Return the recorded section `recipe` of a command. Options that depend on the machine come from `training`.
+    """Return the recorded section `recipe` of a version that a command trained.
 
-    Raises Refused if `training` has no command, or if a file of its code differs from the recorded one.
+    Options that depend on the machine come from `training`. Raises Refused if `training` has no command, or if a file of its
+    code differs from the recorded one.
     """
     recipe = training.recipe
     if not recipe.command:

@@ -54,7 +54,7 @@ PRIVATE: dict[str, Any] = {
     "publish": {"key_file", "password_file", "rollout"},
     "recipe": {"folder", "image", "deadline", "space", "launcher"},
 }
-"""Settings that a run does not record, because they do not affect the model or name files of one machine."""
+"""Settings that a run does not record: some do not affect the model, the others name files of one machine."""
 
 
 class Run:

@@ -90,7 +90,7 @@ class JoinResult(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """The result of the copy: the digest of the snapshot, and its numbers of records of events and labels."""
+    """The result of the copy: the digest of the snapshot, and the numbers of copied events and labels."""
 
     digest: str
     events: int

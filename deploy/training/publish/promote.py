@@ -67,7 +67,7 @@ def standing(store: Store, channel: str) -> Resolution | None:
 
 
 def judged_by(serves: Resolution | None) -> ComparedChampion:
-    """Convert the target of a channel to the champion of a comparison. None, for a missing channel, gives no champion."""
+    """Return the target of a channel as the champion of a comparison; None stands for a channel without a target."""
     return ComparedChampion() if serves is None else ComparedChampion(serves.digest, serves.revision)
 
 

@@ -108,7 +108,7 @@ class DecisionEvidence:
 def evidence(
     store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, before: int | None = None
 ) -> DecisionEvidence:
-    """Return what trusted keys attest about the training and the evaluation of a version.
+    """Return the evidence about the training and the evaluation of a version, from attestations of trusted keys.
 
     If the version was compared several times, the comparison with the newest champion is used. `before` excludes champions of
     this and later channel revisions. To get the comparison that decided a promotion, pass the promotion's revision.

@@ -43,7 +43,7 @@ MODEL = "model.onnx"
 PACKAGE = "package"
 LOG = "log.txt"
 LABEL = "label"
-"""The names of the files and folders of a trial's folder, and of the column of the outcomes."""
+"""The names of the files and folders in a trial's folder. `LABEL` is the name of the column with the outcomes."""
 
 INPUTS = (ROWS, SIGNATURE, PARAMETERS, TRIAL, BUDGET, RESOURCES)
 
@@ -54,7 +54,7 @@ LINE_BYTES = 65_536
 METRICS_BYTES = 64 * 1024 * 1024
 MOST_VALUES = 100
 NAME_LENGTH = 200
-"""The limits of `metrics.jsonl`: bytes of a line and of the file, values of a line, and characters of a metric's name."""
+"""The limits of `metrics.jsonl`: bytes of a line, bytes of the file, metrics in a line, characters of a metric's name."""
 MODEL_BYTES = 2**31 - 1
 """The limit of the size of a model: a protobuf message, and so an ONNX file, cannot be larger."""
 TAIL_BYTES = 4_096
@@ -169,9 +169,9 @@ def read_signature(folder: Path) -> Signature:
 def write_rows(rows: LabelledRows, signature: Signature, path: Path) -> str:
     """Write rows as a Parquet file atomically; return the SHA-256 of the file in hexadecimal.
 
-    There is one column for each field of the signature, and the column `label` with the outcomes. The value of a field is null
-    in a row without the value, if the default of the field is NaN. A field with an array is a list. The metadata `target` of
-    the schema is the target as JSON. Raises OSError.
+    There is one column for each field of the signature, and the column `label` with the outcomes. If the default of a field is
+    NaN, a missing value is stored as null. An array is stored as a list. The schema's metadata `target` is the target as JSON.
+    Raises OSError.
     """
     columns = {field.name: _column(rows.tensors, signature, field) for field in signature.fields}
     table = pa.table({**columns, LABEL: pa.array(rows.outcomes)})
@@ -204,7 +204,7 @@ def read_rows(path: Path, signature: Signature) -> LabelledRows:
 
 
 def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
-    """Yield the tensors that contain a field: the name of the tensor, and the field's columns as a slice."""
+    """Yield, for each tensor that contains a field, the name of the tensor and the slice of the field's columns."""
     for tensor in signature.fed:
         for at, tensor_field in enumerate(tensor.fields):
             if tensor_field.name == field.name:
@@ -214,7 +214,7 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
 def converted(tensors: Mapping[str, NDArray[Any]], signature: Signature, to: Signature) -> Mapping[str, NDArray[Any]]:
     """Convert tensors from the layout of the signature `signature` to the layout of `to`.
 
-    All fields of `to` must be fields of `signature`. Raises Refused if one is missing or has another path, source or length.
+    All fields of `to` must be fields of `signature`. Raises Refused if one is missing or differs in path, source or length.
     """
     if to == signature:
         return tensors
@@ -243,7 +243,7 @@ def parse_line(line: bytes, number: int, most: int) -> MetricLine:
 
     Args:
         line: The line.
-        number: Its number, for messages.
+        number: The number of the line, for messages.
         most: The largest valid budget.
 
     Raises:

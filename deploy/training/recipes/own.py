@@ -48,7 +48,7 @@ class Own:
 def code(recipe: RecipeSection) -> dict[str, str]:
     """Return the SHA-256 of each file of the recipe's code by its path relative to `recipe.folder`.
 
-    The code consists of the files and folders below `recipe.folder` that arguments of the command name.
+    The code consists of the files and folders below `recipe.folder` to which arguments of the command refer.
 
     Raises:
         Fatal: Exit code 2 if an argument names a file outside of `recipe.folder`, if the code is too large, or if the
@@ -101,7 +101,8 @@ def copy_code(recipe: RecipeSection, expected: Mapping[str, str], target: Path) 
 def command(recipe: RecipeSection, copy: Path, processes: int = 0) -> list[str]:
     """Return the command line that starts the recipe from the copy of its code in the folder `copy`.
 
-    `python` is replaced by this interpreter. If `processes` is not 0, `recipe.launcher`, if set, starts so many processes.
+    `python` is replaced by this interpreter. If `recipe.launcher` is set and `processes` is not 0, the command line starts the
+    launcher, which starts this number of processes.
     """
     folder = _folder(recipe)
     paths = {path.relative_to(folder).as_posix() for path in _code_paths(recipe)}
@@ -146,7 +147,7 @@ def _folder(recipe: RecipeSection) -> Path:
 
 
 def _code_paths(recipe: RecipeSection) -> Iterator[Path]:
-    """Yield the files and folders that arguments of the command name, relative to `recipe.folder`."""
+    """Yield the files and folders below `recipe.folder` to which arguments of the command refer."""
     folder = _folder(recipe)
     for at, word in enumerate(recipe.command):
         # The path stays as it is written: in a volume of a ConfigMap, a file is a link into a folder with a date as its name.
@@ -162,7 +163,7 @@ def _code_paths(recipe: RecipeSection) -> Iterator[Path]:
 
 
 def _exists(path: Path) -> bool:
-    """Return whether a file or folder exists. An argument such as a script after `-c` may be too long for a name."""
+    """Return whether a file or folder exists; False for a name that is too long, such as a script after `-c`."""
     try:
         return path.exists()
     except OSError:

@@ -21,7 +21,7 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from scorer.console.training.run_history import FAILED, INTERRUPTED, RUNNING, STOPPED, RecordedRun, RecordedTrial, RunHistory
 
 STATUSES = {RUNNING: 1, FAILED: 4, INTERRUPTED: 5, STOPPED: 5}
-"""MLflow's numbers: 1 is RUNNING, 3 FINISHED, 4 FAILED, 5 KILLED."""
+"""MLflow's status number by the state of a run or trial: 1 is RUNNING, 3 FINISHED, 4 FAILED, 5 KILLED."""
 FINISHED = 3
 OTHER = re.compile(r"[^\w. -]|\A[. ]|[. ]\Z")  # characters that are not allowed in MLflow's names or in names of files
 LONGEST_NAME = 200  # bytes

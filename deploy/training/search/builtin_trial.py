@@ -24,7 +24,7 @@ class BuiltInTrial:
         """Train in the folder. Return "" after a success, or the reason if only this trial failed.
 
         Return a Fatal if the whole search must end. Exit code 2: the recipe rejects the signature or the parameters, so every
-        trial would fail. Exit code 4: the processes of the recipe were ended; a repeated run continues.
+        trial would fail. Exit code 4: the processes of the recipe failed; a repeated run continues.
         """
         _log_to(folder / contract.LOG)
         try:

@@ -30,7 +30,7 @@ def train(
     continues from the last one.
 
     Raises:
-        Fatal: Exit code 3 if the training fails, or writes no model; 4 if the processes of a network were ended.
+        Fatal: Exit code 3 if the training fails, or writes no model; 4 if the processes of a network failed.
     """
     try:
         together_rows = together(training, validation)

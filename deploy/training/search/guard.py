@@ -67,7 +67,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _become(command: list[str], limit: int) -> NoReturn:
-    """Replace this process by the command: it dies with the guard, and cannot write larger files than `limit` bytes."""
+    """Replace this process by the command, which dies with the guard and cannot write files larger than `limit` bytes."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
@@ -81,7 +81,7 @@ def _become(command: list[str], limit: int) -> NoReturn:
 
 
 def _wait(pid: int) -> int:
-    """Wait for the command, and for the orphans of its tree that end before it; return the exit code of the command."""
+    """Wait for the command, and reap orphaned processes below it meanwhile; return the exit code of the command."""
     while True:
         ended, status = os.waitpid(-1, 0)
         if ended == pid:

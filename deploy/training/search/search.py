@@ -152,7 +152,7 @@ def _code(folder: Path) -> dict[str, str]:
 def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
     """Return the parameters of every trial by its number.
 
-    Parameters in the settings have these values in every trial. Parameters in `search.space` are drawn at random. Without a
+    Parameters in the settings have the same values in every trial. Parameters in `search.space` are drawn at random. Without a
     search space, a built-in recipe uses its defaults in trial 0 and draws random values for the other trials.
 
     Raises Fatal (exit code 2) if a parameter is unknown or invalid.
@@ -208,7 +208,7 @@ class _Search:
         self.failures: list[FailedTrial] = []
 
     def rungs(self, settings: TrainingSettings) -> list[Rung]:
-        """Train all rungs. If all trials of a rung fail, the search ends with the rung before.
+        """Train all rungs. If all trials of a rung fail, the search ends with the previous rung.
 
         Raises Fatal (exit code 3) if all trials of the first rung failed.
         """

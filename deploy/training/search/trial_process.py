@@ -34,7 +34,7 @@ class TrialProcess(Protocol):
 
         Raises:
             Fatal: Exit code 2 if the recipe rejects the signature or the parameters, so that no trial can succeed; 4 if the
-                processes of the recipe were ended, so that a repeated run continues.
+                processes of the recipe failed; a repeated run continues.
             ProcessDied: The process died without a reason.
         """
 

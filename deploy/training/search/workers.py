@@ -1,6 +1,6 @@
-"""Run trials in parallel: start their processes, follow their metrics, end those that break the contract, and read the results.
+"""Run trials in parallel: start their processes, follow their metrics, and read the results.
 
-A trial that fails does not affect the other trials.
+A process that breaks the file contract is ended. A trial that fails does not affect the other trials.
 """
 
 import os
@@ -44,7 +44,7 @@ class Bench:
 
     Attributes:
         rows: The folder with the Parquet files of the rows.
-        recipe: The built-in recipe, or the section of a recipe that is a command.
+        recipe: The built-in recipe; for a command, the section `recipe` of the settings.
         code: The folder with the copied code of a command.
         resources: The resources of each trial.
         launched: Whether `recipe.launcher` starts the command.
@@ -93,8 +93,8 @@ class TrialResult(msgspec.Struct, frozen=True):
 class Workers:
     """Trains up to `count` trials at a time. All processes end when the context exits.
 
-    Processes of built-in recipes serve one trial after another. Use a pool in one thread, which must live as long as the pool:
-    the kernel ends a command with the thread that started it.
+    A process of a built-in recipe trains one trial after another. Use an instance in one thread. This thread must live as long
+    as the instance, because the kernel ends a command when the thread that started it ends.
     """
 
     def __init__(self, bench: Bench, count: int, events: TrialEvents) -> None:
@@ -119,7 +119,7 @@ class Workers:
         """Train the tasks; yield each task with its result as soon as it has ended.
 
         Raises:
-            Fatal: Exit code 2 if a built-in recipe rejects the signature or parameters; 4 if its processes were ended.
+            Fatal: Exit code 2 if a built-in recipe rejects the signature or parameters; 4 if its processes failed.
             OSError: The folder of a trial cannot be written.
         """
         waiting = list(reversed(tasks))
@@ -193,7 +193,7 @@ class Workers:
 
 
 def _followed(task: Task) -> contract.MetricsTail:
-    """Open the metrics of a trial at the end of the file. A file that a killed process left unreadable is removed first."""
+    """Open the metrics of a trial, to read only further lines. If the existing file is not valid, it is removed first."""
     try:
         return contract.MetricsTail(task.folder, task.budget)
     except ContractViolation:
@@ -202,7 +202,7 @@ def _followed(task: Task) -> contract.MetricsTail:
 
 
 class _Attempt:
-    """One start of a trial: its process, and what it has written so far."""
+    """One start of a trial: its process, and the metrics that the process writes."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class Frozen(msgspec.Struct, frozen=True):
     labels: dict[str, list[tuple[int, int]]]
 
     def spans(self, kind: Kind) -> Spans:
-        """Return the offset range of every partition of the events or of the labels, in the order of reading the snapshot."""
+        """Return the offset range of each partition of the events or labels, in the order in which the snapshot is read."""
         stretches = self.events if kind == "events" else self.labels
         return {(topic, at): span for topic, spans in stretches.items() for at, span in enumerate(spans)}
 

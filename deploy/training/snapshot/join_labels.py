@@ -143,7 +143,7 @@ def find_target(settings: Settings, signature: Signature) -> Target:
     `labels.classes`, the signature's decision or labels, or 0 and 1.
 
     Raises Fatal (exit code 2) if the signature has other classes than `labels.classes`, or the same two in the opposite order,
-    or if the score of a regression is the name of a class.
+    or if `labels.kind` is `number` and the signature decides among classes without a threshold.
     """
     configured = settings.labels.classes
     signature_names = tuple(decided(signature))

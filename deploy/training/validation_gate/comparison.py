@@ -39,7 +39,7 @@ class ConfusionMatrix(msgspec.Struct, frozen=True):
 class Residuals(msgspec.Struct, frozen=True):
     """A histogram of the residuals (score minus label) of a regression, in bins of equal width.
 
-    `counts[i]` counts the residuals from `edges[i]` to `edges[i + 1]`; the outer bins also count those beyond their edge.
+    `counts[i]` counts the residuals from `edges[i]` to `edges[i + 1]`; the outer bins also count residuals beyond them.
     """
 
     edges: tuple[float, ...]
@@ -107,7 +107,7 @@ class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
         value: The checked number; None if it is unknown or the rule does not apply.
         bound: The limit of the number; None if there is no limit in this case.
         passed: Whether the rule passed.
-        difference: The confidence interval whose end is `value`; None if `value` is another number.
+        difference: The difference that was checked, with its confidence interval; None if `value` is not a difference.
     """
 
     name: str

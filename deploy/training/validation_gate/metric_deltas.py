@@ -24,7 +24,7 @@ Intervals = dict[str, Interval | None]
 def of_rows(evidence: VerdictEvidence, blocks: Blocks, metric: str, confidence: float) -> Intervals:
     """Return the differences of the metrics that the rules check, by name, such as `auc`, `recall.late` and `brier`.
 
-    A metric that is undefined for one of the models is omitted, such as `brier` if its scores are not probabilities. With more
+    A metric that is undefined for a model is omitted, such as `brier` if the model's scores are not probabilities. With more
     than two classes, the intervals of all classes hold simultaneously with this confidence (Bonferroni correction).
     """
     assert evidence.champion is not None
@@ -54,7 +54,7 @@ def above_constant(evidence: VerdictEvidence, blocks: Blocks, metric: str, confi
 def figure(metric: str, target: Target, blocks: Blocks, answers: ModelAnswers, outcomes: NDArray[Any]) -> Figure | None:
     """Compute a metric on the rows and on each resample. `metric` is a value of `gate.metric`, or `brier`.
 
-    The result is None if the metric needs probabilities (`log_loss`, `brier`) and the scores are none.
+    The result is None if the metric needs probabilities (`log_loss`, `brier`), but the scores are not probabilities.
     """
     scores, decisions = answers
     match metric:

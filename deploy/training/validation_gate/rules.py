@@ -97,7 +97,8 @@ def of_first(interval: Interval | None) -> Iterator[Ruled]:
 def of_first_beside_constant(metric: str, interval: Interval | None) -> Iterator[Ruled]:
     """Check that a first model is better than the best constant prediction.
 
-    `interval` is that of the difference in the metric, model minus constant prediction. The check fails if it is None.
+    `interval` is the confidence interval of a difference: the metric of the model minus the metric of the constant
+    prediction. The check fails if `interval` is None.
     """
     if interval is None:
         yield _unknown("chance", f"{metric} is unknown: {_why_unknown(metric)}", passed=False)
@@ -141,7 +142,7 @@ def _scale(evidence: VerdictEvidence, metric: str) -> float:
 
 
 def _of_metric(interval: Interval | None, metric: str, margin: float, promote: str) -> Iterator[Ruled]:
-    """Check the interval of the metric's difference: first its width, then its worse end."""
+    """Check the interval of the metric's difference: its width, then the end that is worse for the challenger."""
     # The bound is the margin, or 0 if only a better challenger may be promoted. An interval that contains the bound must be at
     # most twice as wide as the margin; otherwise there are too few rows to decide.
     if interval is None:
@@ -202,7 +203,10 @@ def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_one_of_many(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check the recall or the precision of one of several classes."""
+    """Check the recall or the precision of one of more than two classes.
+
+    If the interval is wider than the margin, the check fails only if the class is shown to be worse.
+    """
     # Some classes are rare. If the interval is wider than the margin, the class has too few rows to be shown not worse: equal
     # challengers would fail by chance. It then fails only if it is shown to be worse, like a slice.
     if interval is None or interval.width <= gate.class_margin:

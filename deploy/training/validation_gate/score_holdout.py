@@ -30,7 +30,7 @@ AT_A_TIME = 4_096  # rows scored at a time
 def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[ModelAnswers, SkipCounts]:
     """Score the rows with a version; return the answers, and the counts of rows without a score by reason.
 
-    If the version has several outputs, the one on which it bases its decision is evaluated, or the first one.
+    If the version has several outputs, the output that its decision is based on is evaluated, or else the first output.
 
     Raises:
         Fatal: Exit code 3 if the version cannot be loaded, if it scores no row, or if its score does not fit the target: one
@@ -79,7 +79,7 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
 
 
 def _columns(signature: Signature, target: Target) -> list[int]:
-    """Return for each class the column of the score that holds it; empty if the score is one number."""
+    """Return the column of each class in the scores; empty if the score of a row is one number."""
     if target.kind != "classes":
         return []
     names = signature.labels_of(signature.decided) or target.classes
@@ -87,7 +87,7 @@ def _columns(signature: Signature, target: Target) -> list[int]:
 
 
 def _decision_indices(signature: Signature, target: Target) -> dict[str | None, int]:
-    """Return the index of the class of each decision; empty if the signature has no decision, or for a regression."""
+    """Return the class index by decision; empty if the signature has no decision, or for a regression."""
     names = classes_of(signature)
     if not names or target.kind == "regression":
         return {}
@@ -97,8 +97,8 @@ def _decision_indices(signature: Signature, target: Target) -> dict[str | None, 
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     """Raise Fatal (exit code 3) if the signature cannot be evaluated on these rows.
 
-    The rows must have the keys and headers that the signature reads. The decision rule must fit the target: a threshold between
-    two classes, or the names of the labels' classes.
+    The rows must have the keys and headers that the signature reads. A decision must fit the target. For two classes or a
+    regression, it must be a threshold. For more classes, it must decide among the classes of the target.
     """
     beside = next(
         (

@@ -92,10 +92,9 @@ def by_threshold(name: str, scores: Numbers, positive: NDArray[np.bool_], costs:
 
 
 def _costs(decided: NDArray[np.intp], hits: NDArray[Any], costs: Numbers) -> Numbers:
-    """Return the mean cost of a row for each number of decided rows in `decided`, (n,).
+    """Return the mean cost of a row if the first d rows are decided for the class, for each d in `decided` (n,).
 
-    Rows are decided for the class in descending order of their scores. `hits[i]` is the number of rows with the class among the
-    first i rows.
+    The rows are in descending order of their scores. `hits[i]` is the number of rows with the class among the first i rows.
     """
     rows = len(hits) - 1
     right = hits[decided]

@@ -18,7 +18,7 @@ OUTER = (0.005, 0.995)  # the quantiles of the residuals at the outer edges of t
 
 
 def listed_metrics(target: Target, answers: ModelAnswers, outcomes: NDArray[Any]) -> dict[str, float]:
-    """Return the metrics of a version, without those of single classes if there are more than `LISTED` classes."""
+    """Return the metrics of a version. Metrics of single classes are omitted if there are more than `LISTED` classes."""
     figures = metrics.evaluate(target, answers.scores, outcomes, answers.decisions)
     return {name: value for name, value in figures.items() if len(target.classes) <= LISTED or "." not in name}
 

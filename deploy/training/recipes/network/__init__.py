@@ -84,7 +84,7 @@ class Network:
         """Train up to `budget` epochs, starting from the newest checkpoint in `folder`.
 
         The folder is created if it is missing. The number of processes is the largest power of two that is at most 8 and at
-        most `workers` (on GPUs: the number of GPUs). A single process on a CPU is the current process.
+        most `workers` (on GPUs: the number of GPUs). One process on a CPU is not started: the current process trains.
 
         Raises:
             Fatal: Exit code 2 for a signature or parameters that the recipe does not support, or without torch; 3 if the
