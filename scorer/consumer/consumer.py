@@ -235,6 +235,8 @@ class EventConsumer:
         self._check_leaders()
         committed = self.partitions.committed()
         if moved := group_offsets.moved(self._consumer, {p: committed[p] for p in self._table.out_of_range()}):
+            for partition in moved:
+                log.info("%s[%d]: an operator moved the committed offset of the group; reading from the new offset", *partition)
             self.follow(moved)
 
     def _check_leaders(self) -> None:
@@ -252,10 +254,8 @@ class EventConsumer:
             )
 
     def follow(self, partitions: Collection[Partition]) -> None:
-        """Resume out-of-range partitions at their committed offsets, which an operator has moved into the range of the log."""
+        """Read these partitions at their committed offsets, which have changed; partitions out of range are resumed."""
         self.rewind(partitions)
-        for partition in partitions:
-            log.info("%s[%d]: an operator moved the committed offset of the group; reading from the new offset", *partition)
         self._apply(partitions, Signal.MOVED)
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:

@@ -59,6 +59,7 @@ MODEL_BYTES = 2**31 - 1
 """The limit of the size of a model: a protobuf message, and so an ONNX file, cannot be larger."""
 TAIL_BYTES = 4_096
 TAIL_LINES = 20
+KEPT_LOG_BYTES = 1 << 20  # of the log of an earlier process: the log and later output share the size limit of a file
 Document = TypeVar("Document")
 
 
@@ -130,6 +131,7 @@ def write_inputs(
         path = folder / name
         if path != rows and (path.is_symlink() or (path.exists() and not path.is_file())):
             _remove(path)
+    _shorten_log(folder / LOG)
     if not (folder / CHECKPOINT).is_dir():
         _remove(folder / CHECKPOINT)
         (folder / CHECKPOINT).mkdir()
@@ -355,6 +357,16 @@ def log_tail(folder: Path) -> str:
         return ""
     lines = ["".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in text.splitlines()]
     return "\n".join(lines[-TAIL_LINES:])
+
+
+def _shorten_log(path: Path) -> None:
+    """Keep only the end of a log, if there is one. Raises OSError."""
+    if not path.exists() or (excess := path.stat().st_size - KEPT_LOG_BYTES) <= 0:
+        return
+    with _open(path) as stream:
+        stream.seek(excess)
+        kept = stream.read()
+    path.write_bytes(kept)
 
 
 def size(folder: Path) -> int:

@@ -18,7 +18,7 @@ from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import LabelledRows
 
 LEAST_ROWS = 1_000  # the minimum number of rows of a slice: results on fewer rows are too uncertain
-MOST_SLICES = 200  # the maximum number of slices of a field: more slices are useless
+MOST_SLICES = 200  # the maximum number of slices of all fields together: more slices are useless
 Texts = NDArray[np.str_]
 
 
@@ -29,7 +29,7 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
     log, they are names of logged fields.
 
     Raises:
-        Fatal: Exit code 2 if no event has a field, or a field has too many values.
+        Fatal: Exit code 2 if no event has a field, or the fields have too many values.
     """
     if not fields:
         return {}
@@ -45,10 +45,12 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
         if not (column != "null").any():
             kind = "logged field" if rows.logged else "field of the events"
             raise Fatal(f"gate.slices: no held-out event has a field {field!r}", f"name a {kind} in gate.slices", USAGE)
-        if (values := len(large(column))) > MOST_SLICES:
-            limit = f"the limit is {MOST_SLICES} values"
-            message = f"gate.slices: field {field!r} has {values} values with {LEAST_ROWS:,} rows or more; {limit}"
-            raise Fatal(message, "name a field with fewer values in gate.slices", USAGE)
+    counts = {field: len(large(column)) for field, column in columns.items()}
+    if sum(counts.values()) > MOST_SLICES:
+        counted = ", ".join(f"{field!r} has {count}" for field, count in counts.items())
+        limit = f"all fields together may have {MOST_SLICES}"
+        message = f"gate.slices: too many values with {LEAST_ROWS:,} rows or more: {counted}; {limit}"
+        raise Fatal(message, "name fewer fields, or fields with fewer values, in gate.slices", USAGE)
     return columns
 
 

@@ -56,8 +56,18 @@ def read_remote(package: Package) -> RemoteModelName:
 
 
 def fingerprint(package: Package) -> str:
-    """Return 64 hex digits that identify the content of the version."""
-    return hashlib.sha256((package.digest or f"{package.name}:{package.version}").encode()).hexdigest()
+    """Return 64 hex digits that identify the content of the version. Raises ModelRefused if a file cannot be read."""
+    if package.digest:
+        return hashlib.sha256(package.digest.encode()).hexdigest()
+    content = hashlib.sha256()
+    try:
+        for path in sorted(path for path in package.folder.rglob("*") if path.is_file()):
+            with open_regular(path) as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            content.update(f"{path.relative_to(package.folder)}\0{digest}\0".encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise ModelRefused(f"cannot read the package in {package.folder}: {error}") from error
+    return content.hexdigest()
 
 
 def copy_folder(source: Path, target: Path) -> None:

@@ -169,8 +169,6 @@ class TrainingRun:
     def tone(self) -> str:
         """The name of the verdict's colour: good, bad, wait or plain. It is never good for an unverified verdict."""
         tone = TONES[self.verdict]
-        if not self.attested:
-            return tone
         return self.claim_tone if tone == "good" and not self.verified else tone
 
     @property

@@ -144,6 +144,20 @@ def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
         tail.new_lines()
 
 
+def test_a_restarted_trial_keeps_only_the_end_of_a_large_log(tmp_path: Path) -> None:
+    trial, log = tmp_path / "trial", tmp_path / "trial" / "log.txt"
+    content = contract.Trial(0, 10, False, 1, "auc", "max", None, ROWS.target)
+    arguments = (trial, tmp_path / "rows", SIGNATURE, {}, content, contract.Resources())
+    contract.write_inputs(*arguments)
+    log.write_bytes(b"short\n")
+    contract.write_inputs(*arguments)
+    assert log.read_bytes() == b"short\n"
+    log.write_bytes(b"x" * contract.KEPT_LOG_BYTES + b"end\n")
+    contract.write_inputs(*arguments)
+    assert log.stat().st_size == contract.KEPT_LOG_BYTES
+    assert log.read_bytes().endswith(b"xend\n")
+
+
 def test_the_end_of_a_log_has_no_control_characters(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_bytes(b"first\n" + b"x" * 9_000 + b"\n\x1b[31mred\x07\xff\nlast\n")
     tail = contract.log_tail(tmp_path)

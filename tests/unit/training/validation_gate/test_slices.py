@@ -64,5 +64,13 @@ def test_slices_have_enough_rows_and_are_not_too_many() -> None:
     column = np.repeat(np.array(["a", "b", "c"]), [LEAST_ROWS, LEAST_ROWS - 1, LEAST_ROWS + 1])
     assert large(column) == ["a", "c"]
     many = held_out([{"n": at % (MOST_SLICES + 1)} for at in range((MOST_SLICES + 1) * LEAST_ROWS)])
-    with pytest.raises(Fatal, match=f"'n' has {MOST_SLICES + 1} values with 1,000 rows or more"):
+    with pytest.raises(Fatal, match=f"too many values with 1,000 rows or more: 'n' has {MOST_SLICES + 1}; all fields together"):
         by_field(many, minimal(), SIGNATURE, ("n",))
+
+
+def test_the_slices_of_all_fields_together_are_limited() -> None:
+    half = MOST_SLICES // 2 + 1
+    rows = held_out([{"m": at % half, "n": at % half} for at in range(half * LEAST_ROWS)])
+    assert len(by_field(rows, minimal(), SIGNATURE, ("n",))) == 1
+    with pytest.raises(Fatal, match=f"'m' has {half}, 'n' has {half}; all fields together may have {MOST_SLICES}"):
+        by_field(rows, minimal(), SIGNATURE, ("m", "n"))

@@ -76,6 +76,13 @@ def test_claimed_verdict_is_never_good() -> None:
     assert run(*judged(key=None, change=-0.0061)).tone == "bad"
 
 
+def test_verdict_that_only_the_run_recorded_is_never_good() -> None:
+    events = recorded_runs.refused(3)
+    events.end("passed")
+    (recorded,) = runs.with_records([], recorded_runs.history(events), 0.0)
+    assert (recorded.verdict, recorded.attested, recorded.tone) == ("passed", False, "wait")
+
+
 def test_missing_documents_are_named() -> None:
     assert (run().verdict, run().because) == ("not judged", "It has no attestations.")
     half = run(attested(PROVENANCE, trained.provenance(1)), attested(EVALUATION, trained.evaluation()))
