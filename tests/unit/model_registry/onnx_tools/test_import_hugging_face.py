@@ -1,6 +1,7 @@
 """Folders of Hugging Face become packages that take texts; a part that cannot be fused is refused by its name."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,19 @@ def test_the_pooling_is_that_of_the_folder(tmp_path: Path) -> None:
     (vectors,) = session.run(None, {"text": [[text] for text in TEXTS]})
     for vector, text in zip(vectors.tolist(), TEXTS, strict=True):
         assert vector == pytest.approx(hugging_face.embedding(trained, text, "max"), abs=1e-5)
+
+
+def test_links_to_files_outside_the_folder_are_refused_with_the_command_that_copies_them(tmp_path: Path) -> None:
+    hugging_face.folder(tmp_path / "blobs")
+    snapshot = tmp_path / "snapshots" / "0f3c"
+    snapshot.mkdir(parents=True)
+    for file in (tmp_path / "blobs").iterdir():
+        (snapshot / file.name).symlink_to(Path("..", "..", "blobs", file.name))
+    with pytest.raises(Refused, match="is a link to a file outside the folder") as raised:
+        import_hugging_face.convert(snapshot, scratch(tmp_path))
+    assert f"cp -rL {snapshot} NEW" in (raised.value.hint or "")
+    copied = Path(shutil.copytree(snapshot, tmp_path / "copied"))
+    assert import_hugging_face.convert(copied, tmp_path / "scratch").model.is_file()
 
 
 def scratch(path: Path) -> Path:
