@@ -142,8 +142,12 @@ def find_target(settings: Settings, signature: Signature) -> Target:
     It is a regression if `labels.kind` is `number`. Otherwise the classes are from the first source that is set:
     `labels.classes`, the signature's decision or labels, or 0 and 1.
 
-    Raises Fatal (exit code 2) if the signature has other classes than `labels.classes`, or the same two in the opposite order,
-    or if `labels.kind` is `number` and the signature decides among classes without a threshold.
+    Two classes may have other names in the signature than in `labels.classes`.
+
+    Raises:
+        Fatal: Exit code 2. The signature and `labels.classes` differ in the number of classes, list two classes in opposite
+            order, or list more than two classes with other names or in another order. Or `labels.kind` is `number`, and the
+            signature decides among classes without a threshold.
     """
     configured = settings.labels.classes
     signature_names = tuple(decided(signature))

@@ -107,7 +107,10 @@ class LeaderTerm:
         self._undo.close()
 
     def run_cycle(self, seconds: float) -> NextAction | None:
-        """Observe for up to `seconds`, execute the next action, and return the action. Return None if no rollout runs."""
+        """Execute the next action of the rollout, and return the action. Return None if no rollout runs.
+
+        A move that is pending is executed at once. Otherwise, the action follows from up to `seconds` of observation.
+        """
         self._topic.poll()
         if (rollout := self.rollout) is None:
             self._analyzer.close()
