@@ -30,7 +30,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Try to lock the file `path` exclusively, without waiting. Yield whether this process holds the lock in the context."""
+    """Try to lock the file `path` exclusively, without waiting. Yield True if this process got the lock."""
     try:
         descriptor = open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -82,7 +82,7 @@ def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> 
 
 
 def place(part: Path, path: Path) -> None:
-    """Sync the file `part` and rename it to `path` in the same file system.
+    """Sync the temporary file `part`, and rename it to `path`, which must be in the same file system.
 
     Call `sync_directory` afterwards, so that the new name survives a power cut.
     """

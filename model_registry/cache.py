@@ -140,7 +140,10 @@ class Cache:
         return Resolution(saved.digest, saved.version, saved.revision, history=saved.history)
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
-        """Download the version into its cache entry, unless another process has written the entry in the meantime."""
+        """Download the version into its cache entry, unless another process has written the entry in the meantime.
+
+        `described` reads the manifest of the version from a store: the registry or a cache entry.
+        """
         with atomic_files.hold_lock(entry.with_suffix(".lock")):
             if intact := self._intact(entry, described):
                 return intact
@@ -256,7 +259,7 @@ def _read_resolution(path: Path) -> _SavedResolution | None:
 
 
 def _remove_unused(entries: Iterable[Path], sizes: Mapping[Path, int], excess: int) -> int:
-    """Remove unused entries in order until `excess` bytes are free. Return the number of removed bytes."""
+    """Remove unused entries, first to last, until `excess` bytes are removed. Return the number of removed bytes."""
     removed_bytes = 0
     for entry in entries:
         if removed_bytes >= excess:

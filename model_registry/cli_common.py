@@ -165,9 +165,8 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
     """Return the names of a version in the form MODEL:VERSION. There are one or two names.
 
-    VERSION in the first name is the tag of the reference. If the tag is a channel, VERSION is the version of the channel's
-    champion. If the manifest states another version, the second name has the version in the manifest. If the reference is a
-    digest, the only name has the version in the manifest.
+    For a version's tag, VERSION is the tag. For a channel, VERSION is the version of the champion. For a digest, VERSION is the
+    version that the manifest states. If the manifest states another version than VERSION, a second name has that version.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.

@@ -108,6 +108,6 @@ def _pairs(path: Path) -> Mapping[str, int]:
 
 
 def _kibibytes(path: Path) -> Mapping[str, int]:
-    """Return the values of the lines `Name:  123 kB` in a kernel file by name, in bytes."""
+    """Parse the lines `Name:  123 kB` of a kernel file. Return the values in bytes by name."""
     words = (line.replace(":", " ").split() for line in path.read_text().splitlines())
     return {line[0]: int(line[1]) * KIBIBYTE for line in words if len(line) == 3 and line[2] == "kB"}

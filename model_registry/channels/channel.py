@@ -64,7 +64,7 @@ def resolve(store: Store, tag: str) -> Resolution:
 
     Raises:
         NotFound: There is no such tag or manifest.
-        Refused: No history entry records a move of the channel to the manifest that the channel names.
+        Refused: The channel names a manifest, but no history entry records a move to this manifest.
         Corrupt: Stored content is damaged.
         Unreachable: The store does not answer.
     """
@@ -105,9 +105,9 @@ def promote(
         request: The actor, reason, time and expectations of the move.
         canary: The percentage of record keys that the version answers as a canary beside the current champion; None makes the
             version the champion.
-        shadow: The tag of a version that scores the events of the new champion, and whose scores are not published as answers.
-        pairs: The percentage of record keys whose events are scored twice, by the champion and by the canary or shadow, so that
-            the scores can be compared. If it is 0, the process that scores these events uses the percentage in its settings.
+        shadow: The tag of a version that scores the same events as the new champion. Its scores are not published as answers.
+        pairs: The percentage of record keys whose events both the champion and the canary or shadow score, so that the scores
+            can be compared. With 0, each scorer uses the percentage in its own settings.
 
     Raises:
         BadReference: An argument is malformed.

@@ -62,7 +62,7 @@ class CopyPlan:
         manifests: The manifests of versions, channels and history entries, by digest. Each follows the manifests that it names.
         versions: The version tags, with the manifests that they name.
         signature_tags: The tags of signatures in the older format of cosign (`sha256-<hex>.sig`), which may move.
-        replaced: The digests that `signature_tags` name at the destination now; tags that are new there are left out.
+        replaced: For each of `signature_tags` that exists at the destination, the digest that it names there now.
         referrers: The manifests of signatures and other referrers, by digest.
         history: The history tags, oldest first within a channel, with their entries.
         channels: The channels whose tags are written.
@@ -214,7 +214,7 @@ class _Planner:
     def _add_manifest(self, digest: str, *, is_stored: bool = False) -> None:
         """Add a manifest and all content that it names, unless the destination has the manifest.
 
-        `is_stored` states that the destination has an index with this manifest.
+        `is_stored` states that the destination has this manifest, because the destination has an index that lists it.
         """
         # A registry accepts a manifest only if it has all content that the manifest names, so that content need not be checked.
         if digest in self._subjects:
@@ -273,7 +273,10 @@ class _Planner:
             self.plan.channels.append(copied)
 
     def _add_target(self, move: ChannelMove) -> None:
-        """Add the target of an earlier move. Single versions and indexes with missing versions are skipped."""
+        """Add the index of roles to which an earlier move pointed the channel.
+
+        Nothing is added if the target is a single version, or if a version of the index was deleted from the source.
+        """
         if not move.roles or any(role.digest not in self._subjects for role in move.roles):
             return
         try:

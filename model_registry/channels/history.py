@@ -36,7 +36,7 @@ NAMES = {
     "restores": "restores",
     "history": "history",
 }
-"""The name of each attribute of a move in annotations and in signed statements."""
+"""For each attribute of ChannelMove, its name in annotations and in signed statements."""
 EVIDENCE = "evidence"
 _HISTORY_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -59,7 +59,7 @@ class ChannelMove:
         evidence: The digest of the JSON document that justifies the move; None if there is none.
         signature: The digest of the signed statement about the move; None if there is none. Decoding does not verify it.
         history: The id of the channel's history, which the first move creates and every further move repeats. A channel that
-            is created again gets another id. None for a move by a release that wrote no ids.
+            is created again gets another id. None if the entry has no id, because an older release wrote it.
     """
 
     channel: str
@@ -84,7 +84,7 @@ class ChannelMove:
 
 
 def annotation_values(move: ChannelMove) -> dict[str, str]:
-    """Return the values of a move by the names in NAMES, with the digest of the evidence. None values are left out."""
+    """Return the attributes of a move as text, by their names in NAMES, and `evidence`. None values are left out."""
     values: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
     values["at"] = move.at.isoformat(timespec="milliseconds")
     values["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
@@ -109,7 +109,7 @@ def encode(move: ChannelMove, content: Descriptor, subject: Descriptor, signatur
     Args:
         move: The move to record.
         content: The descriptor of the evidence, or of the empty blob if there is no evidence.
-        subject: The descriptor of the manifest that the channel names from this move on.
+        subject: The descriptor of the manifest that the channel names after this move.
         signature: The descriptor of the signed statement about the move; None if the move is not signed.
     """
     annotations = {NOTE + name: value for name, value in annotation_values(move).items() if name != EVIDENCE}

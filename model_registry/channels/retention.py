@@ -126,7 +126,7 @@ def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
 
 
 def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
-    """Yield the digests of a manifest's referrers, and of the manifests that the fallback tags of the manifest name."""
+    """Yield the digests of a manifest's referrers, and of the manifests under its tags `sha256-<hex>[.sig|.att]`."""
     for entry in referrers.listed(store, subject):
         yield entry.digest
     tag = referrers.fallback_tag(subject)
@@ -138,9 +138,9 @@ def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
 
 
 def _window(moves: Sequence[ChannelMove], current: str | None, revisions: int) -> list[ChannelMove]:
-    """Return the newest moves of a channel, whose history entries are kept.
+    """Return the moves of a channel whose history entries are kept.
 
-    These are the newest `revisions` moves. If the move to the current target is older, all moves from that move on are
+    These are the newest `revisions` moves. If the move to the current target is older, that move and all later moves are
     returned.
     """
     first = len(moves) - revisions

@@ -31,9 +31,8 @@ class Role:
         role: `champion`, `canary` or `shadow`.
         digest: The digest of the version's manifest.
         weight: The percentage of record keys that the version answers; 0 for a shadow.
-        pairs: For a canary or shadow, the percentage of record keys whose events are scored twice, by this version and by the
-            champion, so that the scores can be compared. If it is 0, the process that scores these events uses the percentage
-            in its settings.
+        pairs: For a canary or shadow, the percentage of record keys whose events both this version and the champion score, so
+            that the scores can be compared. With 0, each scorer uses the percentage in its own settings.
     """
 
     role: str

@@ -1,6 +1,6 @@
 """Verifies signed moves of channels. A signed move has a signed statement about the channel's new target in its history entry.
 
-The signatures stay valid in a copy of the repository that keeps its name.
+The signatures stay valid in a copy of the repository if the last part of its path is the same.
 """
 
 # The statement is in a bundle, like the signature of a version (bundle.py). The bundle is a layer of the history entry, so that

@@ -110,7 +110,7 @@ def push(
 
 
 def _accept(folder: Path, op_domains: Sequence[str]) -> "list[AcceptedScore]":
-    """Show the scores that the model gives to the golden examples on stderr, and write them into golden.jsonl."""
+    """Show on stderr the scores that the model gives to the golden examples, and write the scores into golden.jsonl."""
     from model_registry.onnx_tools import prepare_package
     from model_registry.sandbox import run_apart
 

@@ -128,7 +128,10 @@ def inspect(ctx: typer.Context, ref: RefOrFolder, diff: Diff = None, key: Keys =
 
 
 def _inspect_folder(folder: Path, *, json: bool, compared: bool) -> None:
-    """Print what `inspect` shows of a package folder. `compared` states whether options that need a version were given."""
+    """Print the output of `inspect` for a package folder.
+
+    `compared` states whether --diff or --key was given. Raises BadReference if so, because they need a pushed version.
+    """
     from model_registry import package
     from model_registry.oci import build_artifact
     from model_registry.package import placeholders
@@ -152,7 +155,7 @@ def _inspect_folder(folder: Path, *, json: bool, compared: bool) -> None:
 
 
 def _contract_document(signature: "Signature | None") -> dict[str, Any]:
-    """Return a signature as JSON, with its fields and outputs listed, also their properties that signature.json may omit."""
+    """Return the keys `signature`, `fields` and `outputs` of the JSON document that `inspect` prints."""
     import msgspec
 
     from model_registry.package import field_listing
@@ -167,7 +170,7 @@ def _contract_document(signature: "Signature | None") -> dict[str, Any]:
 def _format_version(
     lines: Sequence[tuple[str, object]], signature: "Signature | None", attested: Sequence[tuple[str, object]]
 ) -> str:
-    """Return the text of `inspect`: lines with a key, the table of the fields, and the lines of the outputs."""
+    """Return the text that `inspect` prints: `lines`, the table of the fields, the rest of the signature, and `attested`."""
     from model_registry.package import field_listing
 
     def aligned(pairs: Sequence[tuple[str, object]]) -> list[str]:

@@ -74,7 +74,7 @@ def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
 
 
 def is_name(size: object) -> bool:
-    """Return whether the size of a dimension is a name that a person seems to have chosen, not a generated name."""
+    """Return whether a dimension's size is a name that a person chose ("tokens"), not a name from an exporter ("unk__12")."""
     return isinstance(size, str) and not MADE_UP.search(size)
 
 
@@ -94,7 +94,7 @@ def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
 
 
 def shape_fault(tensor: ModelTensor) -> str | None:
-    """Return the reason why an input cannot be fed with batches of events; None if the first dimension has no fixed size."""
+    """Return the reason why an input cannot take batches of different sizes; None if its first dimension is open."""
     if not tensor.shape:
         constant = '{"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
         hint = f'feed it a constant, {constant}, or one event at a time, fields and "batch": false'
@@ -121,7 +121,7 @@ def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
 
 
 def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
-    """Return which key of signature.json may correct a shape that does not fit; empty if there is no such key."""
+    """Return a text about the key of signature.json that may correct a wrong shape; empty if there is no such key."""
     if not tensor.shape or is_open(tensor.shape[0]) is not stated.batch:
         batch_note = "has no batch dimension" if stated.batch else "has one"
         return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {batch_note}'
@@ -132,7 +132,7 @@ def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
 
 
 def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
-    """Return why an output cannot be a score because its length varies with an input; None if there is no such output."""
+    """Return the reason why an output whose length varies with an input cannot be a score; None if there is no such output."""
     # The scores of such an output would have a different shape for each event. The model shows it by the same name of both
     # dimensions. It is allowed if the model takes one event at a time, and the signature's `shape` of the output has -1.
     varying = [tensor for tensor in signature.fed if tensor.varies]
@@ -200,9 +200,10 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
 
 
 def with_batch_dimension(shape: Shape) -> Shape:
-    """Return the shape of an output for one event, with a batch dimension of size 1.
+    """Return the shape of an output for one event, with a batch dimension of size 1 in front if it has none.
 
-    The result is empty if the model states no shape, or if the first dimension is open and may be the batch.
+    Returns an empty shape, which fits any shape, if the model states no shape. Also returns it if the first dimension is open,
+    because that dimension may be the batch.
     """
     if not shape or is_open(shape[0]):
         return ()

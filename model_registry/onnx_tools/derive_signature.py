@@ -23,7 +23,7 @@ from model_registry.package.signature import InputField, Output, Signature, Sign
 
 
 class Underivable(SignatureError):
-    """No signature can be derived from a model, so that the signature must be completed by hand.
+    """No signature can be derived from a model. The user must complete a draft by hand.
 
     Attributes:
         gaps: A text for each decision that the user must make.
@@ -66,7 +66,7 @@ def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
 
 
 def _build_fed_input(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """Build the input of a signature with one field, for a model's input whose only open dimension is the batch.
+    """Build a signature's input with one field from a model's input. Only the batch dimension of that input may be open.
 
     `alone` states whether the model has no other input.
     """

@@ -89,7 +89,7 @@ def apply_columns(document: dict[str, Any], columns: Sequence[str], optional: Co
 
     Args:
         document: The draft.
-        columns: The fields of a row in their order, for the only input of a model; empty to keep the drafted fields.
+        columns: The names of the fields of a row, in their order, if the model has one input; empty to keep the drafted fields.
         optional: The names of the fields that events may lack. Such a field gets a placeholder for its default.
     """
     if "fields" not in document:
@@ -121,7 +121,7 @@ def _check_tables(tables: Sequence[str], values: Mapping[Path, Sequence[Any]]) -
 
 
 def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) -> None:
-    """Replace the drafts of inputs that seem to be masks by drafts of masks."""
+    """Find the inputs that seem to be masks, and replace their drafts in `documents` by drafts of masks."""
     # Such an input has a usual name of a mask, and its draft has placeholders. The new placeholders ask whether the mask is 1
     # at values or at padding, and which value the padding has.
     varying = {
@@ -237,7 +237,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
-    """Return a placeholder that asks the user to select and order the fields of a row, then drafts of these fields."""
+    """Return a list of a placeholder, which asks the user to select and order the fields of a row, and the possible fields."""
     scalars = [path for path in drafting.values if path not in drafting.used_paths and not _is_array(drafting, path)]
     fitting = [
         path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
@@ -266,7 +266,7 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """Draft the shape and the field of a tensor whose rows are bytes in base64 in the events."""
+    """Draft the shape and the field of a tensor. In the events, a row of the tensor is a text in base64."""
     fed = _field(drafting, tensor, path)
     row = list(tensor.shape[1:])
     encoding = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
@@ -336,7 +336,7 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the common shape of the arrays in `values`; an empty list if they do not fit a tensor with this row.
+    """Return the common shape of the arrays in `values`; an empty list if they do not fit `row`, the shape of a tensor's row.
 
     A dimension in which the arrays have different lengths is -1.
     """
@@ -356,7 +356,7 @@ def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
 
 
 def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the shape of the first array in `values`; an empty list if it does not fit a tensor with this row."""
+    """Return the shape of the first array in `values`; an empty list if it does not fit `row`, the shape of a tensor's row."""
     # A flat array has the shape of the row, if that shape is fixed and has as many elements as the array.
     try:
         shape = shape_of_value(_present(values)[0])

@@ -54,7 +54,7 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
 
 
 def _is_count(size: object) -> bool:
-    """Return whether the name of an output's first dimension shows that the dimension is the length of the answer."""
+    """Return whether an output's first dimension is the length of the answer and not the batch, judged by its name `size`."""
     # The usual name of a batch shows nothing: converters write it even for a model that takes one event at a time.
     return is_name(size) and not is_batch(size)
 

@@ -36,8 +36,8 @@ from model_registry.sandbox import run_apart
 CARD = "README.md"
 MOST_GOLDEN = 5
 _VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b|alpha|beta|rc|dev|post)[.-]?[0-9]*)?)")
-"""The name of a folder with a model's name and version, such as late-1.0.0. A version has a dot: resnet-50 and model-v2-0-cls
-have no version."""
+"""Matches the name of a folder that ends with a version, such as late-1.0.0. A version has a dot. Therefore resnet-50 and
+model-v2-0-cls do not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class DraftedPackage:
 
 @dataclass(frozen=True, slots=True)
 class SavedFields:
-    """The properties of the fields that are known before the draft; see the arguments of `write`."""
+    """The arguments `tables`, `columns` and `optional` of `write`."""
 
     tables: Sequence[str]
     columns: Sequence[str]

@@ -32,7 +32,7 @@ class WordPiece:
 
     Attributes:
         vocabulary: The ids of the tokens, the added tokens included.
-        added: The texts that are one token each wherever they occur in an event, such as [MASK].
+        added: The texts, such as [MASK], that become one token each wherever they occur in an event.
         unknown: The token for a word that cannot be split into tokens of the vocabulary.
         prefix: The prefix of a token that continues a word.
         most_characters: The largest length of a word in characters; a longer word is unknown.

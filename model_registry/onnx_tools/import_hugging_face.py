@@ -219,7 +219,7 @@ def _add_vector(
 
 
 def _compare_tokens(saved: HuggingFaceModel, tokenizer: Any, builder: GraphBuilder, ids: str) -> str:
-    """Compare the token ids of the graph with those of `tokenizers` for PROBES, in one batch and alone.
+    """Compare the token ids of the graph with those of `tokenizers` for the texts in PROBES: all in one batch, and each alone.
 
     Raises Refused if they differ, or if the graph cannot be run.
     """

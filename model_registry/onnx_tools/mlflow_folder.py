@@ -40,8 +40,8 @@ class MlflowModel:
         flavor: The flavour that is used, one of FLAVORS.
         details: The properties of the flavour, unchecked.
         columns: The columns of the signature, if the model takes a table; else empty.
-        width: The number of columns of the only tensor without a name, if the model takes such a tensor; else None.
-        example: The rows of the input example by column or tensor name; a row of a tensor without a name has the name "".
+        width: The number of columns, if the model's only input is a tensor (n, width) without a name; else None.
+        example: The rows of the input example: values by the name of the column or tensor ("" for a tensor without a name).
     """
 
     folder: Path
@@ -77,7 +77,7 @@ def read(folder: Path) -> MlflowModel:
 
 
 def _inputs(folder: Path, signature: Any) -> tuple[tuple[Column, ...], int | None]:
-    """Return the columns of the signature, and the width of a tensor without a name."""
+    """Return the columns of the signature and the width, as in MlflowModel."""
     stated = signature.get("inputs") if isinstance(signature, dict) else None
     if stated is None:
         return (), None
@@ -93,7 +93,7 @@ def _inputs(folder: Path, signature: Any) -> tuple[tuple[Column, ...], int | Non
 
 
 def _width(inputs: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the number of columns of the only tensor, if it has no name and is a table; else None."""
+    """Return the number of columns, if the only input is a tensor (n, width) without a name; else None."""
     spec = inputs[0].get("tensor-spec")
     shape = spec.get("shape") if isinstance(spec, dict) else None
     if len(inputs) > 1 or "name" in inputs[0] or not isinstance(shape, list) or len(shape) != 2:
@@ -137,5 +137,5 @@ def _example(folder: Path, info: Any) -> tuple[dict[str, Any], ...]:
 
 
 def named_rows(rows: Sequence[Mapping[str, Any]], tensor: str) -> list[dict[str, Any]]:
-    """Return the rows of an example as events: a row of a tensor without a name gets the name of the model's only input."""
+    """Return rows with the key "" replaced by `tensor`, the name of the model's only input."""
     return [{name or tensor: value for name, value in row.items()} for row in rows]

@@ -204,7 +204,7 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Record every location of external weights that a tensor states."""
+        """Record every location of external weights in `places`, the (key, value) entries that a tensor states."""
         # Runtimes differ in which of several locations they use, so each must be checked.
         stated = dict(places)
         try:

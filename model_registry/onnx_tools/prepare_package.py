@@ -103,7 +103,7 @@ def prepare(
         folder: The folder of the package.
         devices: The devices on which the model may run; a scorer must have one of them. Empty allows any device.
         op_domains: The operator domains that are allowed in addition to the standard ones.
-        run: Calls a function that loads the model. `sandbox.run_apart` calls the function in a child process, so that a crash
+        run: `run_here` to load the model in this process, or `sandbox.run_apart` to load it in a child process, so that a crash
             of the model becomes Refused.
 
     Raises:
@@ -146,7 +146,7 @@ def prepare(
 def score_golden_examples(
     folder: Path, *, op_domains: Sequence[str] = (), run: Callable[..., Any] = run_here
 ) -> list[AcceptedScore]:
-    """Return the score that the model gives to each golden example of a package, for the event alone. Nothing is written.
+    """Return the score that the model gives to each golden example of a package in a batch of one. Nothing is written.
 
     An example keeps its tolerance. If its score is a placeholder, it gets the tolerance that the function `tolerance` returns.
 
@@ -202,7 +202,7 @@ def scores_from_file(model: Path, signature: Signature, stated: OnnxFile, events
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the files in a folder that belong to the package, and the other files (as in `left_out`)."""
+    """Return the attributes `files` and `left_out` of PreparedPackage for a folder."""
     # A package consists of the model, the files of its weights, the signature, the golden examples, and the files that
     # `_is_for_people` accepts.
     with atomic_files.report_os_errors(f"the package {folder}"):

@@ -133,7 +133,7 @@ class LoadedOnnxModel:
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
         """Check that every output has one row for each event. Raises Refused if it does not.
 
-        `event` is a sequence with one event, or empty for a row of zeros and empty strings.
+        `event` has one event, which is copied to form the batch. If it is empty, a row of zeros and empty strings is copied.
         """
         # The model scores several copies of the event. Their number differs from every first dimension that the model declares,
         # so that the check fails for an output that always has the declared number of rows.
@@ -170,7 +170,7 @@ class LoadedOnnxModel:
         return results
 
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise Refused if the rows of an output have another length than the model declares."""
+        """Raise Refused if a row of an output has another shape than the model declares."""
         declared = self._declared.get(name, ())
         whole_row = any(
             output.tensor == name and output.index is None and output.shape is None and not output.top

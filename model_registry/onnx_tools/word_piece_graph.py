@@ -59,7 +59,10 @@ def character_table(tokenizer: Any) -> CharacterTable:
 
 
 def _separated(tokenizer: Any, character: str) -> str:
-    """Return a character with spaces around it if the pre-tokenizer makes it a word of its own; a space for white space."""
+    """Return the text that replaces a character, so that spaces separate words as the pre-tokenizer does.
+
+    A character that is a word of its own, such as a comma, gets a space on each side. White space becomes one space.
+    """
     parts = [part for part, _ in tokenizer.pre_tokenizer.pre_tokenize_str(f"x{character}x")]
     return character if len(parts) == 1 else " " if len(parts) == 2 else f" {character} "
 
@@ -191,7 +194,10 @@ def _add_tokens(graph: GraphBuilder, tokenizer: WordPiece, words: str) -> tuple[
 
 
 def _add_batch(graph: GraphBuilder, tokenizer: WordPiece, texts: str, ids: str, text_of: str) -> tuple[str, str, str]:
-    """Add nodes that cut off texts that are too long, append the last token, and pad the texts to one length."""
+    """Add nodes that cut off texts that are too long, append the last token, and pad the texts to one length.
+
+    Returns the names of the token ids, the mask and the token types.
+    """
     zero, one = graph.constant(0), graph.constant(1)
     count = _add_size(graph, texts, 0)
     total = _add_size(graph, ids, 0)

@@ -94,7 +94,7 @@ def find_model(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def suggest_folder(folder_or_version: str) -> Iterator[None]:
-    """Add `did you mean 'FOLDER'?` to the hint of an error of the context, if a folder with a similar name exists.
+    """Add `did you mean 'FOLDER'?` to the hint of an error that the context raises, if a folder with a similar name exists.
 
     Args:
         folder_or_version: The argument of a command, a package folder or a version in a registry. No folder has this name, so

@@ -62,9 +62,9 @@ class _ScoreDifference:
 
     Attributes:
         excess: The ratio of `size` to `allowed`.
-        size: The largest difference of two numbers.
+        size: The largest difference between two corresponding numbers of the answers.
         allowed: The allowed difference.
-        text: A description for messages, with both numbers.
+        text: A description for messages, with both answers.
     """
 
     excess: float
@@ -92,11 +92,11 @@ def check_batch_independence(
         signature: The model's signature. For a model that takes one event at a time, only the answers to two runs of the same
             event are compared.
         golden: The decoded rows of the golden examples, (B, n) by tensor name; None if there are none.
-        run: Runs the model once.
+        run: The function that runs the model once.
         failed: The exception that `run` raises if the model does not answer.
         max_rows: The largest number of events that a scorer runs in one batch.
         rounds_coarsely: Whether the device may round as coarsely as float16; a larger difference is then allowed.
-        clock: Returns the time in seconds, monotonic.
+        clock: A monotonic clock in seconds.
 
     Raises:
         Refused: The answers to an event differ by more than the tolerance. Or the model answers events one by one, but fails
@@ -124,7 +124,7 @@ def check_batch_independence(
 
 
 class _Probe:
-    """Runs the comparisons for one model. After the time limit, each remaining comparison is reduced."""
+    """Runs the comparisons for one model. After SECONDS, each comparison runs at most one batch of FEWEST events."""
 
     def __init__(
         self,
@@ -341,7 +341,10 @@ def _further_golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tens
 
 
 def _first_golden(signature: Signature, rows: Tensors) -> list[int]:
-    """Return the indices of at most FIRST_GOLDEN golden examples, evenly spaced from the shortest to the longest."""
+    """Return the indices of at most FIRST_GOLDEN golden examples, the shortest first.
+
+    The examples are sorted by length and selected at even distances, so that the shortest and the longest are included.
+    """
     count = len(next(iter(rows.values())))
     order = np.arange(count)
     if signature.varies:

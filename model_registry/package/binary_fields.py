@@ -22,7 +22,7 @@ def item_size(dtype: str) -> int:
 
 
 def size(field: InputField) -> int:
-    """Return the size of a field of numbers in bytes; the largest size if the field's length varies."""
+    """Return the size in bytes of a value of the field; the largest size if the length of the value varies."""
     return (field.array or 1) * item_size(field.dtype)
 
 

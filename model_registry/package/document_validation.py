@@ -24,7 +24,7 @@ _TYPES = {
 class DocumentPart(BaseModel):
     """Base class of the objects in a document. Unknown keys are errors; values are not converted to other types.
 
-    `kind` is the word for the object in error messages, with its article.
+    `kind` is the word for the object in error messages, such as "an object" or "a mapping".
     """
 
     model_config = ConfigDict(strict=True, frozen=True)

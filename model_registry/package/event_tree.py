@@ -7,7 +7,8 @@ from typing import Any
 from model_registry.package.json_path import Step, format_path
 
 Tree = dict[Step, "Tree | str"]
-"""The parts of an object by name, or of an array by index. A part is a tree or, at the end of a path, the name of a field."""
+"""The parts of an object by name, or of an array by index. A part is a tree or, at the end of a path, the name of a field.
+For example, a field x at the path `a.b` and a field y at `a.c[0]` give {"a": {"b": "x", "c": {0: "y"}}}."""
 
 MAX_PARTS = 4_096  # objects, arrays and array elements: each becomes a type of the decoder
 KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}

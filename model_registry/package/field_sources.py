@@ -136,7 +136,7 @@ def column_steps(field: InputField) -> tuple[json_path.Step, ...]:
 
 
 def predecessors(old: Signature) -> Callable[[InputField], InputField | None]:
-    """Return a function that returns the predecessor of a field in the signature `old`; None if there is no predecessor.
+    """Return a function that maps a field to its predecessor in the signature `old`, or to None if it has no predecessor.
 
     The predecessor is the older field with the same source and path, else the older field with the same name.
     """

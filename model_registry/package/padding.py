@@ -251,8 +251,8 @@ def is_ragged(rows: NDArray[Any]) -> bool:
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
     """Add a first dimension of size 1 to the outputs of a model for one event, so that the shapes are those of a batch of one.
 
-    An output is returned unchanged if its first dimension already is a batch of size 1. If the signature states how many
-    dimensions follow the batch, the first dimension is a batch only if this number of dimensions follows it.
+    An output of shape (1, ...) already has a batch and is returned unchanged, unless the signature states another number of
+    dimensions for it.
     """
     stated = {output.tensor: output for output in signature.outputs}
     return {name: _as_batch(np.asarray(output), signature.rank(stated[name])) for name, output in outputs.items()}

@@ -46,8 +46,8 @@ class InTotoStatement:
     """A parsed in-toto statement.
 
     Attributes:
-        subjects: The content that the statement is about: by digest (`sha256:` and hexadecimal digits), the names that the
-            statement gives to the content with this digest.
+        subjects: The names that the statement gives to its subjects, by the digest of the subject (`sha256:` and hexadecimal
+            digits).
         predicate_type: The URI of the predicate's type.
         predicate: The content of the statement.
     """

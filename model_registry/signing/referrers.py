@@ -88,7 +88,7 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
 
 
 def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descriptor]:
-    """Yield the entries of an artifact type, then the entries without a type, for each list of referrers."""
+    """For each list of referrers, yield the entries of this artifact type, then the entries without a type."""
     # The next list is requested only after all entries of the previous list were yielded.
     yielded: set[str] = set()
     for entries in _iter_referrer_lists(store, digest):

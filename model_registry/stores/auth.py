@@ -72,7 +72,7 @@ class _TokenResponse(msgspec.Struct):
 
     @property
     def seconds(self) -> float:
-        """The seconds for which the token is valid; LEAST_SECONDS if the realm states fewer or no usable number."""
+        """The seconds for which the token is valid. LEAST_SECONDS if the number is missing, too low or implausible."""
         try:
             stated = float(self.expires_in or 0)
         except ValueError:
