@@ -138,7 +138,7 @@ def open_repository(
 def _repository_path(text: str, target: ModelReference) -> str:
     host, _, path = reference.parse(text).bare().repository.partition("/")
     if target.kind != "remote" or host != target.repository.partition("/")[0]:
-        raise BadReference(f"{text} is not in the registry of {target.bare()}", "content is mounted within one registry only")
+        raise BadReference(f"{text} is not in the registry of {target.bare()}", "name a repository of the same registry")
     return path
 
 

@@ -80,7 +80,7 @@ def resolve(store: Store, tag: str) -> Resolution:
     version = resolve_index.describe_version(store, champion, version="" if is_digest else tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
-        raise Refused(f"the channel {tag!r} names {digest}, but its history has no entry for this move", hint)
+        raise Refused(f"the channel {tag!r} names {digest}, but no history entry records a move to it", hint)
     return Resolution(champion, version, 0, parts)
 
 

@@ -262,7 +262,7 @@ class _Planner:
         move_now = next((move for move in reversed(moves) if move.to_digest == target.digest), None)
         if move_now is None:
             hint = f"move the channel, then repeat: model-registry promote {self._source.repository} --channel {name}"
-            raise Refused(f"the channel {name!r} names {target.digest}, but its history has no entry for this move", hint)
+            raise Refused(f"the channel {name!r} names {target.digest}, but no history entry records a move to it", hint)
         existing = self._present.by_tag.get(name)
         if existing is not None:
             self._check_forward(name, existing.digest, move_now, moves)

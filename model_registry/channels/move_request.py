@@ -39,7 +39,7 @@ class MoveRequest:
         """Raise BadReference if the actor or reason is too long, or the expected digest is malformed."""
         for name, text in (("actor", self.actor), ("reason", self.reason)):
             if len(text) > MAX_TEXT:
-                raise BadReference(f"the {name} has {len(text)} characters", f"write at most {MAX_TEXT}")
+                raise BadReference(f"the {name} has {len(text)} characters; the limit is {MAX_TEXT}", "write a shorter text")
         if self.expected_digest is not None and not digests.is_digest(self.expected_digest):
             raise BadReference(
                 f"{self.expected_digest!r} is not a valid digest", "a digest is sha256: and 64 hexadecimal digits"

@@ -78,4 +78,4 @@ def check_complete(store: Store, digest: str) -> None:
     """Raise NotFound if a blob of a version is missing from the store."""
     version = resolve_index.describe_version(store, digest)
     if missing := [content.digest for content in version.blobs if not store.has_blob(content.digest)]:
-        raise NotFound(f"version {version.version} lacks {missing[0]}", "push the version again")
+        raise NotFound(f"version {version.version} lacks the content {missing[0]}", "push the version again")

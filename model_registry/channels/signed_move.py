@@ -142,11 +142,15 @@ class SignedMoveAdmission(MoveAdmission):
             message = (
                 f"the channel {move.channel!r} names revision {move.revision}, and was at revision {highest['revision']} before"
             )
-            raise Refused(message, "an earlier state was restored without a move; a rollback is a new revision")
+            raise Refused(
+                message, "the registry holds an older state; to serve an earlier version, use model-registry rollback"
+            )
         if move.revision == int(highest["revision"]):
             if move.to_digest != highest["to"]:
+                earlier = highest["to"]
                 message = (
-                    f"revision {move.revision} of the channel {move.channel!r} named {highest['to']}, not {move.to_digest}"
+                    f"revision {move.revision} of the channel {move.channel!r} names {move.to_digest}, but named "
+                    f"{earlier} before"
                 )
                 raise Refused(message, "two moves have the same revision: move the channel again")
             return

@@ -204,7 +204,8 @@ def _annotations(pairs: list[str], **options: str) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals or key.startswith("io.scorestream."):
-            raise BadReference(f"--annotation {pair}", "write KEY=VALUE, for instance --annotation org.example.auc=0.91")
+            fault = f"--annotation {pair} is not KEY=VALUE, or its key begins with io.scorestream., which is reserved"
+            raise BadReference(fault, "write for instance --annotation org.example.auc=0.91")
         annotations[key] = value
     return annotations
 
@@ -215,4 +216,5 @@ def _created() -> datetime | None:
     try:
         return datetime.fromtimestamp(int(text), UTC) if text else None
     except (ValueError, OverflowError, OSError):
-        raise BadReference(f"SOURCE_DATE_EPOCH is {text!r}", "it must be seconds since 1970, or unset") from None
+        fault = f"SOURCE_DATE_EPOCH is {text!r}, which is not a valid time"
+        raise BadReference(fault, "set it to a whole number of seconds since 1970, or unset it") from None

@@ -97,8 +97,8 @@ def shape_fault(tensor: ModelTensor) -> str | None:
     """Return the reason why an input cannot take batches of different sizes; None if its first dimension is open."""
     if not tensor.shape:
         constant = '{"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
-        hint = f'feed it a constant, {constant}, or one event at a time, fields and "batch": false'
-        return f"input {tensor.name!r} has the shape [] (or states none), without a batch; {hint}"
+        hint = f'write a constant, {constant}, or feed one event at a time: "fields" and "batch": false'
+        return f"input {tensor.name!r} has no batch dimension: its shape is [] or not stated; {hint}"
     if not is_open(tensor.shape[0]):
         hint = 'export it with a dynamic first axis, or feed it a constant or one event at a time ("batch": false)'
         return f"input {tensor.name!r} has the fixed batch size {tensor.shape[0]}; {hint}"
@@ -195,7 +195,7 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
             return f"output {name!r} is {dtype}; only a row of numbers has a largest element"
         if shape and (len(shape) != 2 or width not in (None, labels)):
             given = format_shape(shape)
-            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), but the model gives {given}"
+            return f"output {name!r} must have the shape (B, {labels}), one column for each label, but the model gives {given}"
     return None
 
 

@@ -86,8 +86,8 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
     if any(is_open(size) or size == 0 for size in row):
         return f"input {tensor.name!r} has shape {list(tensor.shape)}: {_open_doubt(row)}"
     if len(row) > MAX_RANK or math.prod(int(size or 0) for size in row) > MAX_WIDTH:
-        most = f"at most {MAX_WIDTH} elements in {MAX_RANK} dimensions are fed"
-        return f"input {tensor.name!r} has shape {list(tensor.shape)}; {most} of an event"
+        most = f"an event may feed at most {MAX_WIDTH} elements in {MAX_RANK} dimensions"
+        return f"input {tensor.name!r} has shape {list(tensor.shape)}, but {most}"
     return None
 
 
@@ -95,9 +95,9 @@ def _open_doubt(row: Shape) -> str:
     """Return advice on how to write the open dimensions of a row in the signature."""
     advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
-        return f"{advice}; one of them may vary from event to event, -1"
+        return f"{advice}; write -1 for one of them if it varies from event to event"
     bound = 'such as {"name": ..., "array": true, "max_length": 512}, and "pad" if the model has a mask'
-    return f"{advice}; or, where it varies from event to event, keep -1 and say how long it may be, {bound}"
+    return f"{advice}; or, if the length varies from event to event, keep -1 and state the largest length, {bound}"
 
 
 def _is_blank(size: int | str | None) -> bool:

@@ -215,8 +215,8 @@ def _pooling(folder: Path) -> tuple[str, bool]:
     if len(modes) != 1 or others:
         listed = ", ".join([*modes, *others]) or str(stated.get("pooling_mode", "none"))
         raise Refused(
-            f"{folder / '1_Pooling' / CONFIG} states the pooling {listed:.100}",
-            f"one of {', '.join(POOLINGS)} can be fused; export the model with its pooling",
+            f"{folder / '1_Pooling' / CONFIG} states the pooling {listed:.100}, which cannot be fused",
+            f"init can fuse one of {', '.join(POOLINGS)}; for another pooling, export the model with its pooling",
         )
     return modes[0], "Normalize" in types
 

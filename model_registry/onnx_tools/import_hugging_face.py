@@ -84,7 +84,8 @@ def _fuse(saved: HuggingFaceModel, target: Path) -> list[str]:
         import tokenizers
     except ImportError as error:
         hint = f"pip install onnx tokenizers, and {install_command('extensions')}"
-        raise Refused(f"a folder of Hugging Face is converted with a library that is missing: {error}", hint) from None
+        fault = f"{saved.folder} cannot be converted, because a library is not installed: {error}"
+        raise Refused(fault, hint) from None
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(saved.folder / hugging_face_folder.TOKENIZER))
     except Exception as error:  # noqa: BLE001 - the library raises plain exceptions
@@ -118,11 +119,12 @@ def check(saved: HuggingFaceModel, model: Any) -> None:
     inputs = [tensor.name for tensor in model.graph.input if tensor.name not in constants]
     if unknown := sorted(set(inputs) - set(FEEDS)):
         hint = f"export it with the inputs {', '.join(FEEDS)} only"
-        raise Refused(f"{saved.model} has the input {unknown[0]!r:.50}, which the tokenizer does not give", hint)
+        raise Refused(f"{saved.model} has the input {unknown[0]!r:.50}, for which the tokenizer has no values", hint)
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
     if opset < OLDEST_OPSET:
         raise Refused(
-            f"{saved.model} has opset {opset}, and the tokenizer needs {OLDEST_OPSET}", "export it with a newer opset"
+            f"{saved.model} has opset {opset}, but the tokenizer needs opset {OLDEST_OPSET} or newer",
+            "export it with a newer opset",
         )
     if any(name.startswith(PREFIX) for node in model.graph.node for name in node.output):
         raise Refused(f"{saved.model} has a fused tokenizer already", "name the ONNX file itself as MODEL")

@@ -167,7 +167,7 @@ def _booster(saved: MlflowModel) -> Any:
 def _missing(flavor: str, error: ImportError) -> Refused:
     packages = "lightgbm onnxmltools packaging skl2onnx scikit-learn" if flavor == "lightgbm" else "skl2onnx scikit-learn"
     return Refused(
-        f"a model of the flavour {flavor} is converted with a library that is missing: {error}",
+        f"a model of the flavour {flavor} cannot be converted, because a library is not installed: {error}",
         f"pip install {packages}, and {error.name or 'the library'} if the model needs it",
     )
 
@@ -260,7 +260,7 @@ def _compare(saved: MlflowModel, model: Any, converted: Path, per_column: bool) 
     if not np.all(np.abs(actual - expected) <= CLOSE * scale):
         at = int(np.argmax(np.max(np.abs(actual - expected).reshape(len(expected), -1), axis=1)))
         raise Refused(
-            f"row {at + 1} of the input example scores {expected[at]} with the original model, but {actual[at]} converted",
+            f"the original model scores row {at + 1} of the input example {expected[at]}, but the converted model {actual[at]}",
             "export the model by hand, and compare its scores: model_registry/docs/your-own-model.md",
         )
     return f"the converted model gives the scores of the original to the {len(expected)} rows of the input example"

@@ -99,7 +99,8 @@ def parse(data: mmap.mmap | bytes) -> OnnxFile:
     onnx_file = _Reader(Buffer(data)).model()
     if not onnx_file.opsets or not onnx_file.outputs:
         raise Corrupt(
-            f"the model has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs; it must have one of each"
+            f"the model has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs; it must have at least "
+            "one of each"
         )
     return onnx_file
 

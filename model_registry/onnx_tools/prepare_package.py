@@ -165,7 +165,8 @@ def score_golden_examples(
     path = package.find_model(folder)
     stated = package.read_signature(folder)
     if path.name != package.MODEL:
-        raise Refused(f"{path} runs on a server, which push does not ask", f"write its scores into {folder / package.GOLDEN}")
+        fault = f"{path} runs on a model server, so push cannot compute its scores"
+        raise Refused(fault, f"write its scores into {folder / package.GOLDEN}")
     model = safety.check(path, stated, op_domains)
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     contents = _read(folder, signature)

@@ -91,7 +91,7 @@ def compare(path: Path, unzipped: Unzipped) -> str:
         numbers = dict(zip(unzipped.classes, after.run(list(unzipped.classes), rows), strict=True))
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common class; generated rows may not suit
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:SHOWN_CHARACTERS]
-        return locale_hints.hint(str(error)) or f"ONNX Runtime says {reason}"
+        return locale_hints.hint(str(error)) or f"ONNX Runtime cannot run the model on generated rows: {reason}"
     for name, names in unzipped.classes.items():
         expected = np.array([[row.get(label) for label in names] for row in maps[name]], np.float32)
         if not np.array_equal(numbers[name], expected, equal_nan=True):

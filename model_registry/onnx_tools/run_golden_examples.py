@@ -180,7 +180,8 @@ class LoadedOnnxModel:
             return
         if any(not is_open(size) and size != real for size, real in zip(declared[1:], shape[1:], strict=True)):
             message = (
-                f"output {name!r} has the shape {format_shape((None, *shape[1:]))}, the model declares {format_shape(declared)}"
+                f"the model returns output {name!r} with the shape {format_shape((None, *shape[1:]))}, but declares "
+                f"{format_shape(declared)}"
             )
             hint = "correct the shape of that output in the model with the library onnx, or export it with a newer tool"
             raise Refused(message, f"{hint}; then the signature can name the number that is the score")

@@ -332,7 +332,8 @@ def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool 
         return False
     if stored_digest != target.digest:
         message = (
-            f"version {version} of {store.repository} exists with other content: it is {stored_digest}, this is {target.digest}"
+            f"version {version} of {store.repository} exists with other content: its digest is {stored_digest}, but "
+            f"the digest of this content is {target.digest}"
         )
         raise Refused(message, "a version never changes; push this content as a new version")
     return True

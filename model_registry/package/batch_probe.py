@@ -174,7 +174,8 @@ class _Probe:
         repeated = self._answers(rows)
         if worst := max(self._differences([event], repeated), key=lambda difference: difference.excess, default=None):
             hint = "export the model for inference, without dropout or random numbers"
-            raise Refused(f"the model gives two different answers to the same event: {worst.text}", hint)
+            fault = f"the model gives two different answers to the same event: {worst.text} when it is run again"
+            raise Refused(fault, hint)
 
     def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_ProbedEvent]) -> None:
         """Check that the model answers events of the largest lengths and of shorter lengths.
@@ -242,7 +243,7 @@ class _Probe:
             differences += self._differences(batch, together)
         if worst := max(differences, key=lambda difference: difference.excess, default=None):
             measured = f"the largest difference is {worst.size:.3g}, but at most {worst.allowed:.3g} is allowed"
-            raise Refused(f"a score depends on its batch: {where}, {worst.text}; {measured}", hint)
+            raise Refused(f"a score depends on its batch: {worst.text} {where}; {measured}", hint)
 
     def _differences(
         self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]

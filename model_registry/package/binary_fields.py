@@ -84,12 +84,12 @@ def _size_fault(count: int, field: InputField) -> str | None:
     """Return the reason why a field's value cannot have this number of bytes; None if the number is valid."""
     if not field.varies:
         expected = f"{size(field)} were expected ({field.array or 1} of {field.dtype})"
-        return f"{count} bytes, and {expected}" if count != size(field) else None
+        return f"{count} bytes, but {expected}" if count != size(field) else None
     shape = list(field.shape or ())
     if count > size(field):
-        return f"{count} bytes, and at most {size(field)} were expected ({field.dtype}{shape} up to {field.max_length})"
+        return f"{count} bytes, but at most {size(field)} were expected ({field.dtype}{shape} up to {field.max_length})"
     step = shapes.step_size(shape) * item_size(field.dtype)
-    return f"{count} bytes, and a multiple of {step} was expected ({field.dtype}{shape})" if count % step else None
+    return f"{count} bytes, but a multiple of {step} was expected ({field.dtype}{shape})" if count % step else None
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:

@@ -81,7 +81,7 @@ def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -
     if not examples and (
         field := next((candidate for candidate in signature.fields if candidate.raw and candidate.varies), None)
     ):
-        message = f"field {field.name!r} holds bytes of any length, such as a file, and zeros are not a valid example"
+        message = f"field {field.name!r} holds bytes of any length, such as a file, and there is no example of a valid value"
         raise Refused(message, "give at least one event in golden.jsonl")
 
 

@@ -111,7 +111,7 @@ def _ragged_column(signature: Signature, output: Output, values: NDArray[Any]) -
     for row in values:
         if not may_be_equal(row.shape, output.shape):
             raise OutputMismatch(
-                f"output {output.tensor!r} has shape {row.shape} for an event, and the signature reads {list(output.shape)}"
+                f"output {output.tensor!r} has shape {row.shape} for an event, but the signature states {list(output.shape)}"
             )
     return values
 
@@ -119,7 +119,10 @@ def _ragged_column(signature: Signature, output: Output, values: NDArray[Any]) -
 def _dense_column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArray[Any]:
     if output.index is not None:
         if values.ndim < 2 or output.index >= values.shape[1]:
-            raise OutputMismatch(f"output {output.tensor!r} has shape {values.shape}, and no column {output.index}")
+            raise OutputMismatch(
+                f"output {output.tensor!r} has shape {values.shape}, but the signature reads column {output.index} "
+                "(counted from 0)"
+            )
         return values[:, output.index]
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
         return _classes(output, values, len(signature.labels_of(output)))
@@ -129,7 +132,7 @@ def _dense_column(signature: Signature, output: Output, values: NDArray[Any]) ->
         return values.reshape(len(values))
     if not may_be_equal(values.shape[1:], output.shape):
         raise OutputMismatch(
-            f"output {output.tensor!r} has shape {values.shape}, and the signature reads {format_shape((None, *output.shape))}"
+            f"output {output.tensor!r} has shape {values.shape}, but the signature states {format_shape((None, *output.shape))}"
         )
     return values
 

@@ -328,7 +328,10 @@ class _Document(DocumentPart):
         for field in (field for tensor in self.inputs for field in tensor.read().fields):
             if fields.setdefault(field.name, field) != field:
                 aspects = "dtype, default, path, origin, length or shape"
-                raise ValueError(f"inputs: field {field.name!r} feeds two tensors, which state a different {aspects} for it")
+                raise ValueError(
+                    f"inputs: field {field.name!r} feeds two tensors, which state a different {aspects} for it; write it "
+                    "in the same way in both"
+                )
         if all(tensor.fields is None for tensor in self.inputs):
             raise ValueError("inputs: all tensors are constants; at least one tensor must take a field of the event")
         try:

@@ -123,7 +123,8 @@ def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise Misconfigured(
-            f"{path} names the credential helper {helper!r}", "the name of a helper has only letters, digits, '.', '_' and '-'"
+            f"{path} names the credential helper {helper!r}, which is not a valid name",
+            "the name of a helper has only letters, digits, '.', '_' and '-'",
         )
     try:
         process = subprocess.run(

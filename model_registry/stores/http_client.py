@@ -343,8 +343,8 @@ class OciClient:
             with _closed(response):
                 if call.method not in ("GET", "HEAD"):
                     raise Refused(
-                        f"{self.host} redirects {call.method} {url.path}",
-                        "redirects are followed only for GET and HEAD requests",
+                        f"{self.host} redirects {call.method} {url.path}, but only GET and HEAD requests may be redirected",
+                        "check the address of the registry, and the proxy before it",
                     )
                 url = read_response(response).location()
         else:

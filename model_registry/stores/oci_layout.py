@@ -124,9 +124,8 @@ class LayoutStore:
             for tag, expected in expect.items():
                 actual = tagged[tag].digest if tag in tagged else None
                 if actual != expected:
-                    raise Conflict(
-                        f"the tag {tag!r} is at {actual}, not at {expected}", "read the tag again, and repeat the command"
-                    )
+                    fault = f"the tag {tag!r} names {actual or 'no manifest'}, but {expected or 'no manifest'} was expected"
+                    raise Conflict(fault, "another client moved the tag: read the tag again, and repeat the command")
             other_entries = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
             moved = [msgspec.structs.replace(target, annotations={REF_NAME: tag}) for tag, target in to.items()]
             path = self._path / "index.json"

@@ -396,7 +396,9 @@ class RemoteStore:
             if shown not in (before, None):
                 message = f"the tag {tag!r} was moved to {target.digest} and is at {shown}: another writer moved it too"
                 raise Conflict(message, "read the tag again, and repeat the command; let only one process move a tag")
-        message = f"{self._client.host} took the move of the tag {tag!r} to {target.digest}, and shows {shown or 'no such tag'}"
+        message = (
+            f"{self._client.host} accepted the move of the tag {tag!r} to {target.digest}, but shows {shown or 'no such tag'}"
+        )
         raise Unreachable(
             f"{message} after {sum(VISIBILITY_PAUSES):g} s",
             f"it may show the move later: model-registry status {self.repository}; else another writer moved the tag back",
@@ -431,7 +433,7 @@ class RemoteStore:
             size = self._size_by_get(f"{self._target.path}/{content.digest}", content.digest)
         if size is not None and size not in ("", str(content.size)):
             hint = "ask the registry's administrator to delete the damaged blob, then push again"
-            raise Corrupt(f"{self.repository} holds {content.digest} with {size} bytes, not {content.size}", hint)
+            raise Corrupt(f"{self.repository} holds {content.digest} with {size} bytes, not {content.size} as declared", hint)
         return size is not None
 
     def _size(self, url: str, digest: str, unknown: int = 404) -> str | None:
@@ -529,7 +531,8 @@ def _stated_size(answer: OciResponse) -> str:
 def _check_expected(tag: str, actual: str | None, expect: Mapping[str, str | None]) -> None:
     """Raise Conflict if a tag does not name the expected digest. `actual` is the digest that the tag names."""
     if actual != expect[tag]:
-        raise Conflict(f"the tag {tag!r} is at {actual}, not at {expect[tag]}", "read the tag again, and repeat the command")
+        fault = f"the tag {tag!r} names {actual or 'no manifest'}, but {expect[tag] or 'no manifest'} was expected"
+        raise Conflict(fault, "another client moved the tag: read the tag again, and repeat the command")
 
 
 def _is_list(body: bytes, subject: str) -> bool:

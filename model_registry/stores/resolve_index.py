@@ -56,6 +56,7 @@ def select_manifest(store: Store, digest: str) -> bytes:
             ", ".join(f"{entry.platform.os}/{entry.platform.architecture}" for entry in entries if entry.platform) or "none"
         )
         raise Refused(
-            f"the image index has manifests for {platforms}", "push a manifest without a platform, or for linux/amd64"
+            f"the image index has no manifest without a platform or for linux/amd64; its platforms: {platforms}",
+            "push a manifest without a platform, or for linux/amd64",
         )
     return store.manifest(suitable[0].digest)

@@ -115,7 +115,8 @@ class _HashedSource:
         if self._at == offset:
             return
         if self._start is None:
-            raise Unreachable(f"{self._host}: the connection broke, and the content cannot be read twice")
+            fault = f"{self._host}: the connection broke during the upload, and the content cannot be read twice"
+            raise Unreachable(fault, "repeat the command")
         self._stream.seek(self._start + offset)
         self._at = offset
 

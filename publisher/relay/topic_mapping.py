@@ -111,8 +111,8 @@ def pairs(
             )
         if existing[target].partitions < topics[name].partitions:
             raise CopyRefused(
-                f"source topic {name} has {topics[name].partitions} partitions, destination topic {target} has "
-                f"{existing[target].partitions}",
+                f"source topic {name} has {topics[name].partitions} partitions, but destination topic {target} has "
+                f"only {existing[target].partitions}",
                 "add the missing partitions with publisher check CONFIG --create, or set destination.create_topics: true",
             )
     return [TopicPair(name, topic, targets[name], existing[targets[name]]) for name, topic in topics.items()]

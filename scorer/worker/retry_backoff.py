@@ -82,5 +82,5 @@ def replica_conflict(owner: str, replica: str, name: str) -> Fatal:
 
     `owner` describes the process that uses the name, for example "another live process".
     """
-    message = f"{owner} runs as replica {replica!r} of {name!r}"
+    message = f"{owner} already uses the replica name {replica!r} of {name!r}"
     return Fatal(message, "give each process its own replica name: --set replica=...", 3)

@@ -76,7 +76,7 @@ class VersionFence:
         ahead = {p for p in ahead if p not in older or partitions.metadata(p).revision > trusted}
         if ahead:
             log.warning(
-                "waiting for a newer revision of the channel than %d: it has already scored events of %s",
+                "waiting for a newer revision of the channel than %d: a newer revision has already scored events of %s",
                 revision,
                 in_ranges(ahead),
             )

@@ -86,9 +86,15 @@ def test_a_wrong_golden_example_is_refused(tmp_path: Path) -> None:
     [
         ({"output": [BOXES | {"shape": [100, 4]}]}, "the signature states (B, 100, 4), but the model gives (N, 2, 4)"),
         ({"output": [BOXES | {"shape": [4]}]}, "output 'boxes': the signature states (B, 4), but the model gives (N, 2, 4)"),
-        ({"labels": ["cat", "dog"]}, "output 'p': 2 labels name the columns of (B, 2), but the model gives (N, 3)"),
+        (
+            {"labels": ["cat", "dog"]},
+            "output 'p' must have the shape (B, 2), one column for each label, but the model gives (N, 3)",
+        ),
         ({"output": [WORD | {"top": 1}], "decision": None}, "output 'word' is string; only a row of numbers has"),
-        ({"output": [BEST | {"top": 1}], "decision": None}, "output 'best': 3 labels name the columns of (B, 3), but the"),
+        (
+            {"output": [BEST | {"top": 1}], "decision": None},
+            "output 'best' must have the shape (B, 3), one column for each label, but",
+        ),
         (
             {"output": {"tensor": "anchors"}, "labels": None, "decision": None},
             "output 'anchors' has shape (2, 4), not one row for each of",

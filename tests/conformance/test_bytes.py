@@ -145,7 +145,7 @@ def test_bytes_of_another_length_are_told_with_both_lengths(known: Mapping[str, 
     assert found.tensors["x"].tobytes() == b"".join(one for one in data if len(one) == 16)
     for row, poison in found.rejected.items():
         assert poison.reason is Reason.WRONG_TYPE
-        assert str(poison) == f"field 'v'{where}: {len(data[row])} bytes, and 16 were expected (4 of int32)"
+        assert str(poison) == f"field 'v'{where}: {len(data[row])} bytes, but 16 were expected (4 of int32)"
 
 
 def test_a_bool_is_zero_or_one(known: Mapping[str, Any]) -> None:

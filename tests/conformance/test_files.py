@@ -73,7 +73,7 @@ def test_the_rows_are_the_bytes_or_the_bytes_are_told(
             continue
         expected = f"at most {MOST * step} were" if len(data[row]) > MOST * step else f"a multiple of {step} was"
         assert poison.reason is Reason.WRONG_TYPE
-        assert str(poison).startswith(f"field 'v'{where}: {len(data[row])} bytes, and {expected} expected ({dtype}{shape}")
+        assert str(poison).startswith(f"field 'v'{where}: {len(data[row])} bytes, but {expected} expected ({dtype}{shape}")
 
 
 def test_absent_bytes_may_be_none() -> None:
@@ -133,13 +133,13 @@ def test_image_files_go_to_the_models_own_decoder(tmp_path: Path) -> None:
     files = [images.plain(10, 20, 30), images.plain(1, 2, 3, 400, 300), images.plain(255, 0, 0, 1, 1)]
     decoded = model.decoder.decode([*files, bytes(2_000_001)])
     assert model.score(decoded.tensors).encoded() == [b"[30.0,20.0,10.0]", b"[3.0,2.0,1.0]", b"[0.0,0.0,255.0]"]
-    said = "2000001 bytes, and at most 2000000 were expected (uint8[-1] up to 2000000)"
+    said = "2000001 bytes, but at most 2000000 were expected (uint8[-1] up to 2000000)"
     assert str(decoded.rejected[3]) == f"field 'image' (value): {said}"
 
 
 def test_a_decoder_of_files_is_not_tried_on_zeros(tmp_path: Path) -> None:
     folder = models.package(tmp_path / "colour", images.colour, images.COLOUR)
-    said = "field 'image' holds bytes of any length, such as a file, and zeros are not a valid example"
+    said = "field 'image' holds bytes of any length, such as a file, and there is no example of a valid value"
     with pytest.raises(Refused, match=said):
         prepare(folder, op_domains=DOMAINS)
     with pytest.raises(ModelRefused, match=f"{said}; give at least one event in golden.jsonl"):

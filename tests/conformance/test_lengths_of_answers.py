@@ -122,7 +122,7 @@ def test_an_answer_that_is_not_finite_is_found_in_any_length(tmp_path: Path) -> 
 def test_a_fixed_shape_is_checked_for_each_event(tmp_path: Path) -> None:
     places(tmp_path / "model.onnx")
     golden = goldens(EVENTS[1:3], PLACES[1:3])
-    with pytest.raises(Refused, match=r"output 'y' has shape \(2,\) for an event, and the signature reads \[1\]"):
+    with pytest.raises(Refused, match=r"output 'y' has shape \(2,\) for an event, but the signature states \[1\]"):
         run_golden_examples.run(
             tmp_path / "model.onnx", parse_signature(json.dumps(UNSTATED | {"output": {"tensor": "y", "shape": [1]}})), golden
         )

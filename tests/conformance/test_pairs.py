@@ -115,7 +115,7 @@ def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
     assert decoded.rows == [0]
     assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
         1: "fields 'x' and 'b' have the lengths 2 and 1; one length for both was expected",
-        2: "field 'b' (key): 3 bytes, and a multiple of 2 was expected (int16[-1])",
+        2: "field 'b' (key): 3 bytes, but a multiple of 2 was expected (int16[-1])",
     }
 
 

@@ -64,7 +64,7 @@ def test_init_leaves_open_what_the_tutorial_shows(with_scikit_learn: Finished) -
 MISTAKES = [
     ("signature.json", '"index": 1', '"index": "FILL IN"', "is not complete: signature.json: "),
     ("signature.json", '"index": 1', '"index": 2', "the signature reads column 2, but the model gives 2"),
-    ("signature.json", '"probabilities"', '"label"', "has shape (50,), and no column 1"),
+    ("signature.json", '"probabilities"', '"label"', "has shape (50,), but the signature reads column 1"),
     ("signature.json", '"tensor": "amount"', '"tensor": "amounts"', "the signature feeds the inputs ["),
     ("signature.json", '["amount"]', '["amountt"]', "event field 'amountt': it is required, but missing or null"),
     ("golden.jsonl", '"amount": 86.15', '"amount": "12"', "event field 'amount': '12' is not a finite float32"),

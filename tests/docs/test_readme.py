@@ -186,7 +186,7 @@ def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
     until(lambda: "2.0.0" in reader.forked("scorer status scorer.yaml --json").stdout, "the candidate in the shadow")
     until(lambda: "assigned: " in shadow.talk.read_text(), "its partitions")
     reader.shell(emit)
-    until(lambda: "pairs of 3,000" in reader.forked(judge, code=1).stderr, "pairs, which are too few")
+    until(lambda: "pairs, 3,000 are required" in reader.forked(judge, code=1).stderr, "pairs, which are too few")
     reader.shell(judge, code=1)
     for line in moves:
         reader.shell(line)

@@ -72,7 +72,7 @@ def thresholds(
     if at is None:
         if costs is None:
             hint = f"name one with --class, or give costs with --cost-matrix; the classes: {', '.join(target.classes)}"
-            raise Fatal(f"the labels have {len(target.classes)} classes", hint, USAGE)
+            raise Fatal(f"a threshold decides for one class, but the labels have {len(target.classes)} classes", hint, USAGE)
         matrix = _cost_matrix(costs, target.classes)
         by_decision = figures_by_threshold.decision_costs(answers.scores, answers.decisions, outcomes, matrix)
         document["decisions"] = msgspec.to_builtins(by_decision)

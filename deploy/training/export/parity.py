@@ -43,7 +43,7 @@ def scores(run: Run, signature: Signature, target: Target, tensors: Tensors) -> 
     try:
         rows = values.astype(np.float64)
     except ValueError:
-        message = f"the output {output.tensor!r} of the model has {values[0, 0]!r:.100} for an event"
+        message = f"the output {output.tensor!r} of the model has {values[0, 0]!r:.100} for an event, which is not a number"
         raise Fatal(message, "name the output with the scores in the signature", REFUSED) from None
     if target.kind == "classes":
         return rows
@@ -69,7 +69,7 @@ def check_finite(exported: NDArray[np.float64], rows: LabelledRows) -> None:
     faulty = ~np.isfinite(exported).reshape(len(exported), -1).all(axis=1)
     if faulty.any():
         at = int(faulty.argmax())
-        message = f"the model scores the event {rows.places.of(at)} {exported[at].tolist()}"
+        message = f"the model scores the event {rows.places.of(at)} {exported[at].tolist()}, which is not finite"
         hint = "a score must be a finite number: check how the recipe treats missing values and large numbers"
         raise Fatal(f"{message}; {int(faulty.sum())} of {len(exported)} held-out events have such a score", hint, REFUSED)
 
@@ -97,7 +97,7 @@ def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) ->
         if worst > LARGEST:
             places = rows.places
             place = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
-            scores_text = f"{exported[at].tolist()}, the trained model {trained[at].tolist()}"
+            scores_text = f"{exported[at].tolist()}, but the trained model {trained[at].tolist()}"
             message = f"the ONNX model scores the event {place}{changed} {scores_text}"
             raise Fatal(
                 f"{message}; the largest allowed difference is {LARGEST}", "set other parameters, or another recipe", REFUSED

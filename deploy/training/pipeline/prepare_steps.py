@@ -72,7 +72,7 @@ def join(run: Run) -> JoinResult:
     joined = run.joined
     bound = run.training.labels.coverage
     if joined.coverage < bound:
-        message = f"{joined.coverage:.1%} of the events have a label; labels.coverage is {bound:.1%}"
+        message = f"only {joined.coverage:.1%} of the events have a label; labels.coverage requires {bound:.1%}"
         raise Over("too-few-labels", message)
     parts = tuple(_part(name, rows) for name, rows in zip(PARTS, run.split, strict=True))
     return JoinResult(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))

@@ -48,7 +48,7 @@ def begin_once(
         return Overtaken(serves)
     revision, rivals = preconditions.resolve_contestants(settings, rollout_plan)
     if rivals.candidate.digest != digest:
-        message = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
+        message = f"version {version} has the digest {rivals.candidate.digest}, but this run pushed {digest}"
         raise Fatal(message, "this version was pushed again with other content; see model-registry inspect", REFUSED)
     if ComparedChampion(rivals.champion.digest, revision) != judged:
         return Overtaken(standing(open_source(settings), settings.model.tag))

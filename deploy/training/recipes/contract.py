@@ -224,8 +224,8 @@ def converted(tensors: Mapping[str, NDArray[Any]], signature: Signature, to: Sig
     for field in to.fields:
         source = fields.get(field.name)
         if source is None or (source.steps, source.source, source.array) != (field.steps, field.source, field.array):
-            hint = f"the fields of the rows are {', '.join(fields)}, each with its path and length"
-            raise Refused(f"{PACKAGE}/{SIGNATURE} reads field {field.name!r}, but the rows do not have it so", hint)
+            hint = f"use a field of the rows with the same path, source and length: {', '.join(fields)}"
+            raise Refused(f"{PACKAGE}/{SIGNATURE} reads field {field.name!r}, but the rows have no such field", hint)
     count = len(next(iter(tensors.values())))
     result = {}
     for tensor in to.fed:
@@ -423,7 +423,7 @@ def check_model(folder: Path) -> None:
         if missing:
             raise ContractViolation(f"{PACKAGE}/ has no {missing[0]}")
         if model.exists():
-            raise ContractViolation(f"it wrote {MODEL} and {PACKAGE}/; one of them is the model")
+            raise ContractViolation(f"it wrote both {MODEL} and {PACKAGE}/; it must write one of them")
         model = package / MODEL
     if not model.is_file() or model.is_symlink():
         raise ContractViolation(f"it ended with exit code 0, but wrote no {MODEL} and no {PACKAGE}/")

@@ -58,7 +58,7 @@ class BuiltInTrial:
         if trial.metric not in values:
             metrics = ", ".join(values)
             hint = f"set search.metric to one of {metrics}; or make snapshot.validation longer, if it has one class only"
-            raise Fatal(f"the validation part has no metric {trial.metric!r}", hint, REFUSED)
+            raise Fatal(f"search.metric is {trial.metric!r}, which cannot be computed on the validation part", hint, REFUSED)
         contract.append_metrics(folder, trial.budget, values)
 
     def _part(self, folder: Path, name: str, signature: Signature) -> LabelledRows:

@@ -115,8 +115,8 @@ def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     names = classes_of(signature)
     listed = ", ".join(map(repr, names))
     if target.kind == "binary" and (len(names) not in (0, 2) or not isinstance(signature.decision, Decision | None)):
-        hint = "two classes are judged by one number and a threshold: a decision with below and at_or_above in the signature"
-        raise Fatal(f"{name} decides among {listed}, by the largest score of a row", hint, REFUSED)
+        message = f"{name} decides among {listed}, by the largest score of a row, but two classes need a decision by threshold"
+        raise Fatal(message, "write a decision with below and at_or_above into the signature", REFUSED)
     if target.kind == "classes":
         labels = signature.labels_of(signature.decided)
         if (names or labels) and set(labels) != set(target.classes):

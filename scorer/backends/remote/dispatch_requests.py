@@ -178,7 +178,8 @@ class BatchDispatcher:
             while waiting or in_flight:
                 if self._clock() >= give_up_at and waiting:
                     if parts:
-                        raise InferenceFailed(f"{rows} events take longer than {RUN_DEADLINES * self._deadline:.1f} s")
+                        limit = RUN_DEADLINES * self._deadline
+                        raise InferenceFailed(f"the model servers did not answer all of {rows} events within {limit:.1f} s")
                     raise self._unavailable()
                 self._launch(tensors, waiting, in_flight)
                 self._handle_report(waiting, in_flight, parts)

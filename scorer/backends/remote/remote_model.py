@@ -89,7 +89,7 @@ class RemoteBackend(ABC):
     def __init__(self, settings: ModelSettings) -> None:
         if not settings.endpoints:
             message = f"model.backend is {self.NAME!r}, but model.endpoints names no server"
-            raise BackendMissing(message, f"such as {self.ENDPOINT}")
+            raise BackendMissing(message, f"list the model servers in model.endpoints, such as {self.ENDPOINT}")
         self._settings = settings
         self._channels = connect(settings)
 
@@ -249,7 +249,8 @@ def _refuse_if_final(error: grpc.RpcError | VersionNotReady) -> None:
             raise ModelRefused(f"the model server cannot load the version: {error}") from error
     elif error.code() is grpc.StatusCode.UNIMPLEMENTED:
         raise ModelRefused(
-            f"the model server does not have the API of model.backend: {explain(error)}; correct model.backend or model.servers"
+            f"the model server does not have the API of model.backend: {explain(error)}; correct model.backend or "
+            "model.endpoints"
         ) from error
     elif error.code() not in (*GONE, *OVERLOAD):
         raise ModelRefused(f"the model server rejects the version: {explain(error)}") from error

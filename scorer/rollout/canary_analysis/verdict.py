@@ -66,7 +66,7 @@ class MetricResult:
         if interval.estimate is None:
             return f"{name}: no pairs" + (f": {self.reason}" if self.reason else "")
         if interval.pairs < MIN_PAIRS:
-            return f"{name}: {interval.pairs:,} pairs of {MIN_PAIRS:,}"
+            return f"{name}: {interval.pairs:,} pairs, {MIN_PAIRS:,} are required"
         if interval.cells < MIN_CELLS:
             return f"{name}: keys in {interval.cells:,} cells, {MIN_CELLS:,} are required"
         if not interval.high < margin:

@@ -58,7 +58,8 @@ class DecisionBasis:
             ("labels.topic", {settings.labels.topic}, self.labels.keys()),
         ):
             if others := {topic for topic, _ in ends} - topics:
-                message = f"this decision is based on the records of {', '.join(sorted(others))}, which {name} do not name"
+                topics_read = ", ".join(sorted(others))
+                message = f"this decision is based on records of {topics_read}, but {name} in the configuration differ"
                 raise Fatal(message, "use the configuration with which the decision was made", USAGE)
         return settings
 

@@ -173,7 +173,7 @@ def test_a_registry_that_never_shows_a_move_is_not_another_writer(start: Start, 
     push_versions(store, make_package, "1.0.0")
     registry.writes = [(-1e9, name, data) for _, name, data in registry.writes]
     registry.quirks.lag = 1e6
-    with pytest.raises(Unreachable, match="took the move of the tag") as caught:
+    with pytest.raises(Unreachable, match="accepted the move of the tag") as caught:
         promote(store, "1.0.0")
     assert "somebody" not in str(caught.value)
 

@@ -116,7 +116,7 @@ def test_referrers_of_a_type_that_does_not_fit_leave_an_error_at_signing(start: 
         return "/referrers/" in seen.path or (seen.method != "PUT" and "/manifests/sha256-" in seen.path)
 
     server.script = answering(registry, hidden, lambda seen: mistyped(seen) if "/referrers/" in seen.path else Reply(404))
-    with pytest.raises(Unreachable, match="took the move of the tag 'sha256-"):
+    with pytest.raises(Unreachable, match="accepted the move of the tag 'sha256-"):
         signatures.sign(store, subject, ONE, NOW)
     assert referrers.listed(store, subject)
 

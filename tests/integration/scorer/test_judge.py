@@ -236,7 +236,7 @@ def test_followed_until_there_is_a_verdict(bus: Bus) -> None:
             looks = _looks(following)
             first = next(look for look in looks if rules(look)["errors"]["pairs"] == 1_000)
             assert first["verdict"] == "hold"
-            assert "errors: 1,000 pairs of 3,000" in first["why"]
+            assert "errors: 1,000 pairs, 3,000 are required" in first["why"]
             bus.answers(range(1_000, 9_000))
             more = list(looks)
             last = more[-1]

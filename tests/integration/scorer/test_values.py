@@ -78,7 +78,7 @@ def test_an_image_is_the_value_and_its_features_are_in_key_and_headers(make_rig:
     assert all(record["score"]["at"] == record["event_ms"] > 0 for record in records.values())
     assert sorted((letter["reason"], letter["error"]) for letter in rig.dead()) == [
         ("not-utf8", "field 'store' (header:store) is b'\\xff', which is not UTF-8; write text in UTF-8"),
-        ("wrong-type", "field 'image' (value): 191 bytes, and 192 were expected (192 of uint8)"),
+        ("wrong-type", "field 'image' (value): 191 bytes, but 192 were expected (192 of uint8)"),
         ("wrong-type", "field 'price' (key): 'cheap' is not a valid float32"),
     ]
     assert scorer.stop() == 0

@@ -127,7 +127,7 @@ def test_too_few_labels_end_a_run_and_too_few_rows_are_refused(stage: Stage) -> 
     assert "labelled events are too few" in done.stderr
     assert "snapshot.at_least is 100000" in done.stderr
     done = stage.run("--set", "labels.coverage=0.99", code=1)
-    assert "of the events have a label; labels.coverage is 99.0%" in done.stderr
+    assert "of the events have a label; labels.coverage requires 99.0%" in done.stderr
     done = stage.run("--set", "labels.coverage=0.99")
     assert "no new label has arrived since the run" in done.stdout
     assert stage.found("--set", "labels.coverage=0.96")["rows"]["labelled"] > 0, "configured otherwise, it is another run"

@@ -236,7 +236,7 @@ def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals:
 def test_a_rollout_that_cannot_begin_says_why(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
     store, digest = rivals
     judged = judged_by(standing(store, "prod"))
-    with pytest.raises(Fatal, match="as this run pushed it"):
+    with pytest.raises(Fatal, match="but this run pushed"):
         begin(settings, plan, CHAMPION, judged)
     nothing = settings.model_copy(update={"model": settings.model.model_copy(update={"tag": "new"})})
     with pytest.raises(Fatal, match="has no version to compare"):

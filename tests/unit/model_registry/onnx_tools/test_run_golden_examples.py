@@ -113,7 +113,7 @@ def test_a_row_of_another_length_than_the_model_declares_is_no_score(tmp_path: P
     weights = models.constant("w", [[1.0, 2.0]] * 4)
     models.save([helper.make_node("MatMul", ["x", "w"], ["y"])], [x], [y], tmp_path / "model.onnx", [weights])
     (tmp_path / "signature.json").write_text(json.dumps(FOUR))
-    with pytest.raises(Refused, match=r"output 'y' has the shape \(B, 2\), the model declares \(N, 1\)") as caught:
+    with pytest.raises(Refused, match=r"returns output 'y' with the shape \(B, 2\), but declares \(N, 1\)") as caught:
         prepare(tmp_path)
     assert "correct the shape of that output in the model" in str(caught.value.hint)
     models.save(

@@ -149,7 +149,7 @@ def shaped(*shape: int) -> Signature:
             signed(),
             [ModelTensor("x", "float32", ())],
             [Y],
-            "input 'x' has the shape [] (or states none), without a batch",
+            "input 'x' has no batch dimension: its shape is [] or not stated",
         ),
         (shaped(2, 1), [ModelTensor("x", "float32", ("N", 2, "W"))], [Y], None),
         (
@@ -314,7 +314,7 @@ def test_golden_examples_are_scored_as_the_signature_reads_them(tmp_path: Path) 
     assert run_golden_examples.run(model, signature, [example])
     with pytest.raises(Refused, match=r"golden example 2 must score .*, but scores"):
         run_golden_examples.run(model, signature, [example, GoldenExample({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
-    with pytest.raises(Refused, match="no column 1"):
+    with pytest.raises(Refused, match="the signature reads column 1"):
         run_golden_examples.run(model, Signature(signature.inputs, (Output(None, "y", 1),)), [example])
     assert run_golden_examples.run(model, signature, [])
     with pytest.raises(Refused, match="cannot run the model"):

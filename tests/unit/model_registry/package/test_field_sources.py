@@ -160,7 +160,7 @@ def test_golden_examples_have_everything_by_name() -> None:
     [
         ({"image": "AAECAw"}, "event field 'image': 'AAECAw' is not base64 (standard alphabet, padded)"),
         ({"image": [0, 1, 2, 3]}, "event field 'image': [0, 1, 2, 3] is not base64 (standard alphabet, padded)"),
-        ({"image": "AAEC"}, "event field 'image': 3 bytes, and 4 were expected (4 of uint8)"),
+        ({"image": "AAEC"}, "event field 'image': 3 bytes, but 4 were expected (4 of uint8)"),
         ({"s": "/w=="}, "event field 's': 1 bytes are not UTF-8: invalid start byte at byte 0"),
         ({"b": "2.5"}, "event field 'b': '2.5' is not a finite float32"),
         ({"t": None}, "event field 't': it is required, but missing or null"),

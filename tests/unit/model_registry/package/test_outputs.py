@@ -201,9 +201,9 @@ def test_what_is_read_of_a_batch() -> None:
 @pytest.mark.parametrize(
     ("parts", "actual", "message"),
     [
-        ({"output": ONE | {"index": 3}}, P, r"output 'p' has shape \(2, 3\), and no column 3"),
-        ({"output": ONE | {"index": 0}}, P[:, 0], r"output 'p' has shape \(2,\), and no column 0"),
-        ({"output": ONE | {"shape": [-1, 4]}}, P, r"output 'p' has shape \(2, 3\), and the signature reads \(B, -1, 4\)"),
+        ({"output": ONE | {"index": 3}}, P, r"output 'p' has shape \(2, 3\), but the signature reads column 3"),
+        ({"output": ONE | {"index": 0}}, P[:, 0], r"output 'p' has shape \(2,\), but the signature reads column 0"),
+        ({"output": ONE | {"shape": [-1, 4]}}, P, r"output 'p' has shape \(2, 3\), but the signature states \(B, -1, 4\)"),
         ({"output": ONE | {"top": 1}, "labels": ["a", "b"]}, P, r"is float32 of shape \(2, 3\), not rows of 2 numbers, one a"),
         ({"output": ONE | {"top": 1}, "labels": LABELS}, P.astype(str).astype(object), "output 'p' is string of shape"),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True}}, P[:, 0], "not rows of 3 numbers"),

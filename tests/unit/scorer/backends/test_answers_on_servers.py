@@ -109,7 +109,11 @@ def test_a_detector_on_a_server_answers(tmp_path: Path, kind: str) -> None:
     ("name", "stated", "message"),
     [
         ("boxes", ("float32", [-1, 3, 4]), "the signature states (B, 2, 4), but the model gives (-1, 3, 4)"),
-        ("p", ("float32", [-1, 1000]), "output 'p': 3 labels name the columns of (B, 3), but the model gives (-1, 1000)"),
+        (
+            "p",
+            ("float32", [-1, 1000]),
+            "output 'p' must have the shape (B, 3), one column for each label, but the model gives (-1, 1000)",
+        ),
         ("p", ("string", [-1, 3]), "output 'p' is string; only a row of numbers has a largest element"),
     ],
 )

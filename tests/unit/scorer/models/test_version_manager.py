@@ -507,7 +507,7 @@ def forget_tag(site: Site, _: str) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
-    [(delete_version, "sha256:"), (forge_tag, "its history has no entry"), (forget_tag, "prod")],
+    [(delete_version, "sha256:"), (forge_tag, "no history entry records a move"), (forget_tag, "prod")],
 )
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_channel_whose_state_is_damaged_is_refused_and_the_last_good_one_is_served(
@@ -630,7 +630,7 @@ def test_a_tag_that_is_pointed_elsewhere_without_a_move_changes_nothing_for_a_sc
         until(manager.serve_aspired, "the second version")
         forge_tag(site, "3.0.0")
         until(manager.refusals, "the refusal")
-        assert "its history has no entry" in manager.refusals()[0].reason
+        assert "no history entry records a move" in manager.refusals()[0].reason
         assert not manager.serve_aspired()
         assert (version(manager), manager.refuses_channel, len(site.refused)) == (("2.0.0", 2), True, 1)
         site.promote("3.0.0")

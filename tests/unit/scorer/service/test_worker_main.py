@@ -378,7 +378,7 @@ def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyP
 
 
 def test_a_replica_that_belongs_to_another_process_ends_this_one(site: Site) -> None:
-    with pytest.raises(Fatal, match="another live process runs as replica 'a'"):
+    with pytest.raises(Fatal, match="another live process already uses the replica name 'a'"):
         service_of(site).run(lambda _: setattr(site.guard, "lost", True))
     assert site.closed() == CLOSED
     assert site.guard.close.called

@@ -104,7 +104,7 @@ def test_log_lines_name_a_thousand_partitions_in_ranges(caplog: pytest.LogCaptur
     fenced.paused_after(WAIT_SECONDS, trusted=4)
     fenced.paused_after(WAIT_SECONDS)
     assert caplog.messages == [
-        "waiting for a newer revision of the channel than 4: it has already scored events of flights[1-1000]",
+        "waiting for a newer revision of the channel than 4: a newer revision has already scored events of flights[1-1000]",
         "the newer revision was not served within 30 s, and this scorer has not accepted its channel move; "
         "these partitions still wait: flights[1-1000]",
         "the newer revision was not served within 30 s; scoring with revision 4: flights[1-1000]",

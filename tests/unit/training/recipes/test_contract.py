@@ -57,7 +57,7 @@ def test_a_signature_of_ones_own_reads_the_same_fields() -> None:
     assert tensors["late"].tolist() == np.where(np.isnan(delays), -1, delays).tolist()
     assert tensors["who"].tolist() == ROWS.tensors["carrier"].tolist()
     other = parse_signature(b'{"inputs": [{"tensor": "y", "dtype": "float32", "fields": ["gate"]}], "output": {"tensor": "p"}}')
-    with pytest.raises(Refused, match="reads field 'gate', but the rows do not have it"):
+    with pytest.raises(Refused, match="reads field 'gate', but the rows have no such field"):
         contract.converted(ROWS.tensors, SIGNATURE, other)
 
 

@@ -44,7 +44,7 @@ def test_without_rules_or_data_nothing_is_promoted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "cells", "missing"), [(MIN_PAIRS - 1, CELLS, "pairs of 3,000"), (50_000, 399, "400 are required")]
+    ("pairs", "cells", "missing"), [(MIN_PAIRS - 1, CELLS, "pairs, 3,000 are required"), (50_000, 399, "400 are required")]
 )
 def test_few_pairs_and_few_keys_hold(pairs: int, cells: int, missing: str) -> None:
     held = decide([MetricRule("errors", 0.5)], {"errors": differing_pairs(pairs, 0, cells=cells)})
