@@ -62,7 +62,7 @@ def fingerprint(package: Package) -> str:
     content = hashlib.sha256()
     try:
         for path in sorted(path for path in package.folder.rglob("*") if path.is_file()):
-            with open_regular(path) as stream:
+            with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             content.update(f"{path.relative_to(package.folder)}\0{digest}\0".encode("utf-8", "surrogateescape"))
     except OSError as error:

@@ -147,13 +147,16 @@ def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
 def test_a_restarted_trial_keeps_only_the_end_of_a_large_log(tmp_path: Path) -> None:
     trial, log = tmp_path / "trial", tmp_path / "trial" / "log.txt"
     content = contract.Trial(0, 10, False, 1, "auc", "max", None, ROWS.target)
-    arguments = (trial, tmp_path / "rows", SIGNATURE, {}, content, contract.Resources())
-    contract.write_inputs(*arguments)
+
+    def start() -> None:
+        contract.write_inputs(trial, tmp_path / "rows", SIGNATURE, {}, content, contract.Resources())
+
+    start()
     log.write_bytes(b"short\n")
-    contract.write_inputs(*arguments)
+    start()
     assert log.read_bytes() == b"short\n"
     log.write_bytes(b"x" * contract.KEPT_LOG_BYTES + b"end\n")
-    contract.write_inputs(*arguments)
+    start()
     assert log.stat().st_size == contract.KEPT_LOG_BYTES
     assert log.read_bytes().endswith(b"xend\n")
 
