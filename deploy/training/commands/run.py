@@ -52,9 +52,15 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
         def open_events(folder: Path) -> RunEvents:
             return stack.enter_context(topic_events(settings, run_key(folder)))
 
+        if missed := pipeline.unpublished(training.folder):
+            with topic_events(settings, run_key(missed)) as events:
+                pipeline.publish_again(missed, events)
+            pipeline.mark_published(missed)
         active_run = pipeline.begin(training, settings, shown, open_events, force_new=new)
         end = _follow(active_run, until, tail)
         document = run_report.document(active_run.folder)
+    if end is not None:
+        pipeline.mark_published(active_run.folder)
     print_data(as_json, document, lambda: run_report.shown(document))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
         _report_rejection(end.because, code)

@@ -1,5 +1,6 @@
 """The pipeline of a run: its steps in order, each completed once. An interrupted run continues where it stopped."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,6 +39,8 @@ END = "end"
 """The last steps of every run are COMMIT and END. COMMIT commits the label offsets, whatever the outcome of the run is."""
 AGAIN = ("evaluate", "gate", "attest", "sign", "promote")
 """The steps that are repeated if the channel was moved after `evaluate` recorded the champion."""
+PUBLISHED = "published"
+"""A file in the folder of a run that has ended. Without it, the last events of the run may be missing in the topic of runs."""
 CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
 """Exit codes of the outcomes, if they are not 0."""
 
@@ -61,6 +64,33 @@ def begin(
         return Run(training, settings, newest, progress, open_events(newest))
     folder = named(training.folder, time.time_ns() // 1_000_000)
     return Run(training, settings, folder, progress, open_events(folder), force_new=force_new)
+
+
+def unpublished(folder: Path) -> Path | None:
+    """Return the newest run's folder if the run has ended, but its process may have died before it published the last events.
+
+    `folder` is the folder of all runs. Return None if there is no such run. Raises Fatal (exit code 3) for a damaged journal.
+    """
+    newest = next(reversed(runs(folder)), None)
+    if newest is None or (newest / PUBLISHED).exists() or Journal(newest / FOLDER).entry(END) is None:
+        return None
+    return newest
+
+
+def publish_again(folder: Path, events: RunEvents) -> None:
+    """Publish the results of all completed steps and the end of a run that has ended. Raises Fatal for a damaged journal."""
+    journal = Journal(folder / FOLDER)
+    for step in (*STEPS, COMMIT, END):
+        if entry := journal.entry(step):
+            events.step_ended(step, entry.seconds, entry.result)
+    if end := journal.result(END, RunOutcome):
+        events.run_ended(end.outcome, end.because, CODES.get(end.outcome, 0), "")
+
+
+def mark_published(folder: Path) -> None:
+    """Record that the events of this run need not be published again."""
+    with contextlib.suppress(OSError):
+        (folder / PUBLISHED).touch()
 
 
 def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> RunOutcome | None:

@@ -73,6 +73,13 @@ def test_a_killed_run_is_interrupted_then_resumed_and_the_topic_is_enough_to_rea
     assert exported["runs"] == 1
     assert len([*(ground.folder / "mlflow").glob("*/*/meta.yaml")]) == 1 + exported["trials"]
     assert not (ground.folder / "elsewhere" / ".lock").is_dir()
+    (marker,) = ground.folder.glob("runs/*/published")
+    marker.unlink()  # as if the process had died before it published the end of the run
+    assert printed(ground, "run")["outcome"] == "nothing-new"
+    again = history(ground).runs[row["key"]]
+    assert [attempt.started is None for attempt in again.attempts.values()] == [False, False, True]
+    assert again.ended is not None
+    assert (again.ended.outcome, again.step) == ("promoted", "end")
 
 
 def test_a_failed_run_has_its_reason_and_the_tail_of_its_log(ground: Ground) -> None:
