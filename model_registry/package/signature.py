@@ -120,7 +120,7 @@ class TensorInput:
 
     @property
     def row(self) -> Shape:
-        """The shape of one event's row, also if `shape` is None."""
+        """The shape of the tensor for one event, without the batch dimension; from the fields if `shape` is None."""
         return (self.width,) if self.shape is None else self.shape
 
     @property

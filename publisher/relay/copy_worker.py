@@ -124,7 +124,7 @@ class CopyWorker:
             self._shared.ended.set()
 
     def _poll(self, consumer: Consumer) -> None:
-        """Poll the sandbox and the consumer once, and publish the received records."""
+        """Poll the consumer and the sandbox process, which reads the other partitions, once. Publish the received records."""
         self.state.heartbeat = time.monotonic()
         self._assign_added(consumer)
         rest = self._writer.rest_until - time.monotonic()

@@ -98,11 +98,11 @@ def advance(state: SessionState, step: SessionStep) -> SessionState:
 
 
 def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
-    """Classify an error of the open transaction as REJECT, EVICT or DOUBT.
+    """Return the step that follows an error of the open transaction: REJECT, EVICT or DOUBT (see `SessionStep`).
 
     Args:
         error: the error.
-        fenced_by_ids: whether the session has an ownership record, as the session of a relay has.
+        fenced_by_ids: whether transactional ids fence the session, as for a relay; otherwise the consumer group does.
     """
     # A relay finds the rejected record itself, so every RecordFailed is a REJECT. For a session that sends consumer offsets,
     # only RecordRejected is one: after other failures the remaining producers of the pool are not usable.

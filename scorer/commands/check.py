@@ -273,7 +273,7 @@ class CountedKeys(ExampleTables):
     def columns(
         self, table: str, fields: Sequence[InputField], keys: Sequence[bytes | None], partitions: Partitions
     ) -> JoinedColumns:
-        """Count the events without a key, and return the values of the row; see `TableLookup`."""
+        """Count the events without a key, and return the joined columns; see `TableLookup`."""
         self.without_key[table] = len(byte_columns.nulls(keys))
         return super().columns(table, fields, keys, partitions)
 

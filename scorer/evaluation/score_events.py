@@ -18,17 +18,17 @@ NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)
 
 
 class EventAnswers:
-    """The answers of one version to B events.
+    """The answers of one version to B events, in one entry or row per event.
 
     Attributes:
         numbers: (B,) float64, the output on which the version bases its decision; NaN if it is not a single number.
         rows: (B, k) float64, this output if it is a list of k numbers; NaN for events without a score. None if this output is
             not a list of numbers of the same length for each event.
         output: The name of this output; None if it is the only one and has no name.
-        several: Whether a score has several outputs.
+        several: Whether each score is an object with several outputs.
         decisions: The decision of each event; None if there is none.
         scores: The score of each event as JSON; empty without a score.
-        ids: The id of each event from its value; None if there is none.
+        ids: The id that is in each event; None for an event without one.
         rejected: The error of each event without a score, by row.
     """
 

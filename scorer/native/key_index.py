@@ -90,12 +90,13 @@ class NativeKeyIndex:
 
 
 class _KeyArguments:
-    """Keys and their spaces as arguments of C functions. The object keeps their arrays alive.
+    """Keys as arguments of C functions. The object keeps the arrays alive. A key is found only in its space, a number.
 
     Attributes:
-        text: the addresses of four arrays: the text, and the starts, the ends and the null flags of the keys. The last address
-            is 0 if no key is None.
-        spaces: (address, 0) for an array with the space of each key; (0, space) if all keys have the same space.
+        text: four addresses: the bytes of all keys, the offset of each key's start, the offset of its end, and whether the key
+            is None. The last address is 0 if no key is None.
+        spaces: if all keys have the same space, 0 and this space; otherwise the address of an array with one space per key,
+            and 0.
     """
 
     def __init__(self, keys: Sequence[bytes | None], spaces: int | NDArray[np.int32]) -> None:

@@ -74,7 +74,7 @@ class InputFile(Protocol):
         """The columns that feed the fields of the signature; None for JSON lines, which already are events."""
 
     def read(self) -> Iterator[tuple[FileRows, Progress]]:
-        """Yield the rows of the file in chunks, at least once. Raises Fatal if the file cannot be read."""
+        """Yield the rows of the file in chunks. The first chunk may be empty. Raises Fatal if the file cannot be read."""
 
 
 @contextlib.contextmanager

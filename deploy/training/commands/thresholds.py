@@ -35,7 +35,12 @@ Name = Annotated[
 ]
 ClassName = Annotated[
     str | None,
-    typer.Option("--class", metavar="NAME", help="The class of the threshold.", show_default="the second of two classes"),
+    typer.Option(
+        "--class",
+        metavar="NAME",
+        help="The class whose score is compared with the thresholds.",
+        show_default="the second of two classes",
+    ),
 ]
 CostMatrix = Annotated[
     str | None,

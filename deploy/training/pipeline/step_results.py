@@ -39,14 +39,14 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The rows of the training, the validation or the hold-out.
+    """A summary of the rows of one part of the snapshot: training, validation or hold-out.
 
     Attributes:
         from_ms: The first Kafka timestamp of the rows (Unix ms).
         to_ms: The last Kafka timestamp of the rows (Unix ms).
         classes: The number of rows by class; empty for a regression.
-        digest: The result of `LabelledRows.digest`.
-        outcomes: The result of `outcome_range`.
+        digest: The digest of the rows; see `LabelledRows.digest`.
+        outcomes: The mean, standard deviation, minimum and maximum of the labels of a regression; empty for classes.
     """
 
     part: str

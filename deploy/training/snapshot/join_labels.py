@@ -142,12 +142,11 @@ def find_target(settings: Settings, signature: Signature) -> Target:
     It is a regression if `labels.kind` is `number`. Otherwise the classes are from the first source that is set:
     `labels.classes`, the signature's decision or labels, or 0 and 1.
 
-    Two classes may have other names in the signature than in `labels.classes`.
+    The signature must have the same classes in the same order. If there are two, their names in the signature may differ.
 
     Raises:
-        Fatal: Exit code 2. The signature and `labels.classes` differ in the number of classes, list two classes in opposite
-            order, or list more than two classes with other names or in another order. Or `labels.kind` is `number`, and the
-            signature decides among classes without a threshold.
+        Fatal: The signature has other classes, or `labels.kind` is `number` and the signature decides among classes without a
+            threshold (exit code 2).
     """
     configured = settings.labels.classes
     signature_names = tuple(decided(signature))

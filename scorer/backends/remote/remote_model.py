@@ -1,6 +1,6 @@
 """The common part of the backends for model servers.
 
-This module opens the channels to the servers, loads a version on every server, and provides the open model.
+This module opens the channels to the servers, loads a version on every server, and returns a model that scores events there.
 """
 
 import logging

@@ -70,8 +70,8 @@ class NativeRows:
             otherwise: a function that decodes the events at the given indices of the batch.
 
         Returns:
-            The decoded batch; None if the caller must decode the whole batch, because most of its events are uncertain. After
-            such a batch, the result is None for the next REST batches.
+            The decoded batch. None if the caller must decode the whole batch itself, because the scanner was uncertain about
+            most events of this batch or of a recent one.
         """
         if self._resting:
             self._resting -= 1

@@ -198,7 +198,7 @@ class SchemaRegistry:
         return not (is_known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
 
     def _was_skipped(self, schema_id: SchemaId) -> bool:
-        """Return whether the id was skipped: its budget was spent, so its events were dead-lettered without a look-up."""
+        """Return whether events with this schema id were dead-lettered because too many look-ups of unknown ids had failed."""
         failure = self._failed.get(schema_id)
         return failure is not None and failure.skipped_events > 0
 

@@ -56,7 +56,7 @@ class LabelledSums:
 
 
 class LabelledPairs:
-    """The pairs of at most `most` events, kept until the labels of the events are read."""
+    """At most `most` pairs of the answers of two versions to one event, kept until the labels of the events are read."""
 
     # Of more events, those whose ids have the lowest hashes are kept, so that the choice depends neither on the order of
     # reading nor on the arrival times of labels.

@@ -214,7 +214,7 @@ class PairedSums:
         """Add the differences of n pairs to the sums.
 
         Args:
-            places: The number of the group of keys (cell) of each pair, (n,).
+            places: The index of the cell (group of keys) that each pair belongs to, (n,).
             differences: The differences of the n pairs.
         """
         for kind, count in differences.counts():

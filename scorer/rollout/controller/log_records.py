@@ -98,10 +98,10 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         by: The name of the operator or controller that wrote the entry.
         why: The reasons, one line each.
         revision: The channel's revision from this entry on.
-        starts: The offsets at which the answers of the step start.
+        starts: The offsets from which the analysis of the step reads the scores.
         judgement: The report of the analysis, in the format of `scorer judge`; None without an analysis.
         comparison: The report of `scorer compare`; None without a comparison.
-        obstacles: The reasons why the candidate could not pass, whatever the results of the rules.
+        obstacles: The reasons why the candidate cannot pass yet, even if it passes all rules.
     """
 
     rollout: str

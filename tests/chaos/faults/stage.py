@@ -365,7 +365,8 @@ class Stage(rounds.Stage[ScorerResult]):
             self.rig.promote(kind)
 
     def _abort_transactions(self, count: int) -> None:
-        partitions = len(self.rig.admin.list_topics(self.rig.events_topic, timeout=10).topics[self.rig.events_topic].partitions)
+        topics = self.rig.admin.list_topics(self.rig.events_topic, timeout=READY_SECONDS).topics
+        partitions = len(topics[self.rig.events_topic].partitions)
         abort_transactions(self.rig.bootstrap_servers, self.rig.events_topic, partitions, count)
 
     def _delete_scored(self) -> None:
@@ -375,7 +376,10 @@ class Stage(rounds.Stage[ScorerResult]):
         """
 
         def scored() -> bool:
-            marks, ends = self.rig.marks(), self.rig.ends()
+            try:
+                marks, ends = self.rig.marks(), self.rig.ends()
+            except KafkaException:  # a broker is down
+                return False
             return all(marks.get(partition, {"offset": 0})["offset"] == end for partition, end in ends.items())
 
         def between() -> None:
