@@ -57,6 +57,8 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
                 pipeline.publish_again(missed, events)
             pipeline.mark_published(missed)
         active_run = pipeline.begin(training, settings, shown, open_events, force_new=new)
+        if active_run.journal.entry(PLAN):
+            log.info("continuing the run in %s; --new starts another run", active_run.folder)
         end = _follow(active_run, until, tail)
         document = run_report.document(active_run.folder)
     if end is not None:

@@ -73,8 +73,13 @@ def listed(run: RecordedRun, now: float) -> dict[str, Any]:
         "seconds": round(run.seconds, 1),
         "attempts": len(run.attempts),
         "step": run.step,
-        "because": run.because,
+        "because": _reason(run.because),
     }
+
+
+def _reason(because: str) -> str:
+    """Return the reason of an outcome as one line: of a search in which all trials failed, the failure of the first trial."""
+    return " ".join(line.strip() for line in because.splitlines()[:2])
 
 
 def recorded_document(run: RecordedRun, now: float) -> dict[str, Any]:
@@ -218,6 +223,11 @@ def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield from document["pictures"]
 
 
+def _minute(unix_ms: int) -> str:
+    """Format a Unix time in milliseconds to the minute in UTC: short, so that a narrow terminal shows it completely."""
+    return iso(unix_ms)[:16].replace("T", " ")
+
+
 def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[RenderableType]:
     counts = [
         ("events copied", f"{snapshot['events']:,}", ""),
@@ -231,8 +241,8 @@ def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[Rend
     parts = [
         (
             part["part"],
-            iso(part["from_ms"]),
-            iso(part["to_ms"]),
+            _minute(part["from_ms"]),
+            _minute(part["to_ms"]),
             f"{part['rows']:,}",
             *map("{:,}".format, part["classes"].values()),
             *map("{:.5g}".format, part.get("outcomes", {}).values()),

@@ -2,20 +2,21 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.table import Table
 
 from model_registry.channels import channel
-from publisher.runtime.command_line import Config, Json, Set, print_data, table
+from publisher.runtime.command_line import Config, Json, Set, print_data
 from training.commands import run_report
 from training.pipeline.run import Run
 from training.publish.verify_lineage import evidence as attested
 from training.runs_topic.read_history import find_run, read_history
 from training.settings import load
 
-COLUMNS = ("began", "run", "version", "outcome", "seconds", "because")
+COLUMNS = ("began", "run", "outcome", "seconds", "because")
 Name = Annotated[str | None, typer.Argument(metavar="RUN", help="The run's id, version or key.", show_default="the newest")]
 
 Evident = Annotated[
@@ -29,7 +30,17 @@ def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
     """List all runs on the topic `<name>.runs`, newest first, with outcome, cost in seconds and reason."""
     _, settings = load(path, flags or [])
     rows = [run_report.listed(run, time.time()) for run in read_history(settings).newest_first()]
-    print_data(as_json, rows, lambda: table(COLUMNS, [[row[name] or "" for name in COLUMNS] for row in rows]))
+    print_data(as_json, rows, lambda: _listed(rows))
+
+
+def _listed(rows: list[dict[str, Any]]) -> Table:
+    """Return the rows as a table in which the name of a run is complete: its version, or else its key."""
+    listed = Table(*COLUMNS)
+    listed.columns[COLUMNS.index("run")].no_wrap = True
+    for row in rows:
+        began = row["began"][:16].replace("T", " ")
+        listed.add_row(began, row["version"] or row["key"], row["outcome"], str(row["seconds"]), row["because"])
+    return listed
 
 
 def show(

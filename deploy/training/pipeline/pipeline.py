@@ -55,9 +55,9 @@ def begin(
 ) -> Run:
     """Return the newest run if it can continue, else a new run.
 
-    A run can continue if it has not ended, and if its plan has these settings and this environment. With `force_new`, the
-    result is always a new run, which trains even if no new label has arrived. `open_events` takes the folder of the run and
-    returns the receiver of its events.
+    A run can continue if it has not ended, and if its plan has these settings, this signature and this environment. With
+    `force_new`, the result is always a new run, which trains even if no new label has arrived. `open_events` takes the folder
+    of the run and returns the receiver of its events.
     """
     newest = next(reversed(runs(training.folder)), None)
     if newest and not force_new and _goes_on(Journal(newest / FOLDER), training, settings):
@@ -150,4 +150,5 @@ def _goes_on(journal: Journal, training: TrainingSettings, settings: Settings) -
     planned = journal.result("plan", RunPlan)
     if planned is None or journal.entry(END):
         return False
-    return planned.config == config(training, settings) and planned.environment == environment.digest()
+    is_same = planned.config == config(training, settings) and planned.environment == environment.digest()
+    return is_same and prepare_steps.has_planned_signature(planned, training.signature)

@@ -94,6 +94,17 @@ def _champions(run: Run) -> Signature | None:
     return run.version(serves.digest).signature if serves else None
 
 
+def has_planned_signature(planned: RunPlan, path: Path | None) -> bool:
+    """Return whether the signature file that the configuration names still has the signature of the plan.
+
+    The result is True if the configuration names no file, and False if the file cannot be read.
+    """
+    try:
+        return path is None or parse_signature(path.read_bytes()).to_json() == planned.signature
+    except (OSError, Refused):
+        return False
+
+
 def _stated(path: Path) -> Signature:
     """Read the signature file that the configuration names. Raises Fatal (exit code 2) if the file cannot be read."""
     try:

@@ -19,7 +19,7 @@ run. `too-few-labels`: too few events have a label.
 class RunPlan(msgspec.Struct, frozen=True):
     """The plan of a run: the result of its first step.
 
-    An interrupted run continues only if `config` and `environment` are unchanged.
+    An interrupted run continues only if the configuration, the signature and the environment are unchanged.
 
     Attributes:
         began_ms: when the run began, in Unix ms.

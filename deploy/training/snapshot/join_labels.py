@@ -43,7 +43,7 @@ from training.snapshot.target import ZERO_OR_ONE, Target
 Columns = dict[str, list[Any]]
 OutcomeReader = Callable[[str | float], float | Unusable]
 """Converts the value of a label to an outcome, or returns the reason why it is unusable."""
-WITHOUT_EVENT = "without-event"
+WITHOUT_EVENT = "without-usable-event"
 CONFLICTING = "conflicting"
 WITHDRAWN = "withdrawn"
 REPLACED = "replaced"
@@ -132,7 +132,10 @@ def join(
     labelled = ~np.isnan(truth)
     rows = events.chosen(newest, event_rows[labelled], truth[labelled].astype(target.dtype), target)
     joined = Joined(rows, np.sort(newest.columns["time"]), events.mature_ms, events.left_out, unused)
-    _check_outcomes("the snapshot", joined.rows, len(target.classes), f"events left out: {events.left_out}; labels: {unused}")
+    beside = f"events left out: {events.left_out}; labels: {unused}"
+    if unknown := unused.first.get(Unusable.UNKNOWN_CLASS):
+        beside += f"; the first label of an unknown class is {unknown}: set labels.classes, or labels in the signature"
+    _check_outcomes("the snapshot", joined.rows, len(target.classes), beside)
     return joined
 
 
@@ -361,7 +364,9 @@ def _truths(
         usable = [at for at, truth in enumerate(outcomes) if isinstance(truth, float)]
         for at, truth in enumerate(outcomes):
             if isinstance(truth, Unusable):
-                unused.add(truth, 1, str(RecordPosition(partition, columns["offset"][at])))
+                place = str(RecordPosition(partition, columns["offset"][at]))
+                label = labels[at]
+                unused.add(truth, 1, f"{place}: {label.value!r:.80}" if isinstance(label, Label) else place)
         unused.add(WITHOUT_EVENT, outcomes.count(None))
         places, times = (np.array(columns[name], np.int64)[usable] for name in ("offset", "time_ms"))
         ids.append(named[usable])

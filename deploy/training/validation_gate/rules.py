@@ -156,7 +156,7 @@ def _of_metric(interval: Interval | None, metric: str, margin: float, promote: s
     decided = high < limit or (low > limit if better else low >= limit)
     message = _described(metric, interval)
     width = GateRule("width", interval.width, None if decided else 2 * margin, decided or interval.width <= 2 * margin)
-    yield Ruled(width, f"too few rows: the difference in {message}")
+    yield Ruled(width, f"too few rows (lengthen snapshot.hold_out or raise gate.margin): the difference in {message}")
     worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {message}"
     if least:
         yield (_below if better else _at_most)(metric, interval.high, bound, worse, interval)

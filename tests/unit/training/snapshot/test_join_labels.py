@@ -132,7 +132,7 @@ def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
         "malformed": 1,
     }
     assert joined.left_out.first["wrong-type"].startswith(f"{EVENTS}[0]@5: ")
-    assert joined.labels.counts == {"without-event": 4}
+    assert joined.labels.counts == {"without-usable-event": 4}
 
 
 def logged(number: int, days: float, **inputs: str) -> Record:
@@ -171,7 +171,7 @@ def test_coverage_is_of_the_mature_events(tmp_path: Path) -> None:
         "classes": {"on time": 1, "late": 1},
         "outcomes": {},
         "left_out": {"counts": {"immature": 1, "before-window": 1}, "first": {}},
-        "labels": {"counts": {"without-event": 1}, "first": {}},
+        "labels": {"counts": {"without-usable-event": 1}, "first": {}},
     }
 
 
@@ -202,9 +202,9 @@ def test_labels_that_cannot_be_used_are_counted_by_why(tmp_path: Path) -> None:
         "no-value": 1,
         "not-json": 1,
         "tombstone-without-id": 1,
-        "without-event": 1,
+        "without-usable-event": 1,
     }
-    assert joined.labels.first["unknown-class"] == f"{LABELS}[0]@2"
+    assert joined.labels.first["unknown-class"] == f"{LABELS}[0]@2: 'purple'"
 
 
 def test_of_events_with_one_id_the_newest_counts(tmp_path: Path) -> None:

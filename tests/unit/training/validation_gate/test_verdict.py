@@ -114,7 +114,7 @@ def test_an_interval_that_leaves_the_question_open_is_too_few_rows() -> None:
     width = next(rule for rule in comparison.rules if rule.name == "width")
     assert (failed(comparison)[0], width.bound) == ("width", 0.004)
     assert comparison.because.startswith("rule width (")
-    assert "too few rows: the difference in auc is" in comparison.because
+    assert "raise gate.margin): the difference in auc is" in comparison.because
     large = judged(hold_out.evidence(hold_out.scores(3.0), hold_out.scores(0.0)), promote="better")
     width = next(rule for rule in large.rules if rule.name == "width")
     assert (width.bound, width.passed, "auc" in failed(large)) == (None, True, False)

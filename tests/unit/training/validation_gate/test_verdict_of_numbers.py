@@ -95,7 +95,7 @@ def test_too_few_rows_leave_the_question_open() -> None:
     hold_out = NumberHoldOut(a_day=60)
     comparison = judged(hold_out.evidence(hold_out.scores(5.0), hold_out.scores(5.0)))
     assert failed(comparison)[0] == "width"
-    assert "too few rows: the difference in rmse is" in comparison.because
+    assert "raise gate.margin): the difference in rmse is" in comparison.because
 
 
 def test_a_loss_in_one_slice_is_named_with_a_bound_in_the_unit_of_the_labels() -> None:
