@@ -208,12 +208,43 @@ class SearchSection(Section):
         return rungs
 
 
+class PredictionIntervalSection(Section):
+    """The interval that a model with several outputs predicts for a number."""
+
+    low: str = Field(min_length=1)
+    """The name of the output that is the lower bound."""
+    high: str = Field(min_length=1)
+    """The name of the output that is the upper bound."""
+    level: float = Field(gt=0, lt=1)
+    """The share of the outcomes that the intervals are meant to contain."""
+
+    @model_validator(mode="after")
+    def _two_outputs(self) -> "PredictionIntervalSection":
+        if self.low == self.high:
+            raise ValueError(f"low and high are both {self.low!r}; name the outputs of the lower and of the upper bound")
+        return self
+
+
+class EvaluationSection(Section):
+    """The meaning of the outputs of a regression, by which they are evaluated."""
+
+    quantile: float | None = Field(default=None, gt=0, lt=1)
+    """The quantile of the number that the judged output predicts, such as 0.9; default: the mean. It adds the metric
+    `quantile_loss`, by which models are then searched and compared. The built-in recipes train this quantile."""
+    interval: PredictionIntervalSection | None = None
+    """The outputs that predict an interval, and the share of the outcomes that it is meant to contain, such as
+    `{low: minutes_low, high: minutes_high, level: 0.8}`. It adds `interval_score`, `interval_coverage` and `interval_width`."""
+
+
 class GateSection(Section):
     """The rules by which a challenger may replace the champion."""
 
-    metric: Literal["auc", "pr_auc", "log_loss", "accuracy", "macro_f1", "rmse", "mae"] | None = None
+    metric: (
+        Literal["auc", "pr_auc", "log_loss", "accuracy", "macro_f1", "rmse", "mae", "quantile_loss", "interval_score"] | None
+    ) = None
     """The metric by which champion and challenger are compared on the hold-out. Default: `auc` for two classes (also `pr_auc`,
-    `log_loss`, `accuracy`), `log_loss` for more (also `macro_f1`, `accuracy`), `rmse` for a regression (also `mae`)."""
+    `log_loss`, `accuracy`), `log_loss` for more (also `macro_f1`, `accuracy`), `rmse` for a regression (also `mae`), or
+    `quantile_loss` with `evaluation.quantile`; `interval_score` needs `evaluation.interval`."""
     margin: float | None = Field(default=None, gt=0, lt=1)
     """How much worse than the champion's the metric may be, by the worse end of the interval; also for the Brier score. For a
     regression it is a share of the champion's error. Default: 0.002; 0.01 for a regression, which is 1 %."""
@@ -280,6 +311,7 @@ class TrainingSettings(Configuration):
     labels: LabelsSection = LabelsSection()
     snapshot: SnapshotSection = Field(default=SnapshotSection(), validate_default=True)
     search: SearchSection = SearchSection()
+    evaluation: EvaluationSection = EvaluationSection()
     gate: GateSection = Field(default=GateSection(), validate_default=True)
     publish: PublishSection = PublishSection()
 
@@ -296,6 +328,26 @@ class TrainingSettings(Configuration):
                 f"search.trials is {self.search.trials}, but search.space is empty: all trials of a command would be the same; "
                 "declare search.space, or set search.trials to 1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_defined(self) -> "TrainingSettings":
+        """Check that the section `evaluation` defines the configured metrics, and that the recipe can train its outputs."""
+        defined = {"quantile_loss": self.evaluation.quantile, "interval_score": self.evaluation.interval}
+        examples = {
+            "quantile_loss": "evaluation.quantile, such as 0.9",
+            "interval_score": "evaluation.interval, such as {low: OUTPUT, high: OUTPUT, level: 0.8}",
+        }
+        # The metrics of a command are those that it writes.
+        searched = None if self.recipe.command else self.search.metric
+        for key, metric in (("gate.metric", self.gate.metric), ("search.metric", searched)):
+            if metric in defined and defined[metric] is None:
+                raise ValueError(f"{key} is {metric!r}: set {examples[metric]}, or name another metric")
+        interval = self.evaluation.interval
+        if interval is not None and not self.recipe.command:
+            outputs = f"low {interval.low!r} and high {interval.high!r}"
+            message = f"evaluation.interval has {outputs}, but recipe {self.recipe.name} trains one output"
+            raise ValueError(f"{message}; set recipe.command to a recipe with these outputs, or remove evaluation.interval")
         return self
 
     @field_validator("snapshot")

@@ -51,9 +51,11 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
 
     An evaluation has `dataset` (text, or an object with name and digest) and `metrics` (numbers by name). For a classifier it
     may have `confusion_matrix` with `labels` and `counts` (a row per true class, a column per predicted class). For a
-    regression it may have `residuals` with `edges` and `counts`: a histogram of score minus label.
+    regression it may have `residuals` with `edges` and `counts`: a histogram of score minus label. For a regression with
+    intervals it may have `interval_coverage`: the share of the outcomes in their intervals (`value`, from `low` to `high`), and
+    the share that the intervals are meant to contain (`level`).
     """
-    valid = ("dataset", "metrics", "confusion_matrix", "residuals", "notes")
+    valid = ("dataset", "metrics", "confusion_matrix", "residuals", "interval_coverage", "notes")
     if unknown := sorted(set(predicate) - set(valid)):
         _fail(f"unknown key {unknown[0]!r:.100}; an evaluation has {', '.join(valid)}")
     if not isinstance(predicate.get("dataset"), str | Mapping):
@@ -67,6 +69,8 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
         _matrix(_part(predicate, "confusion_matrix"))
     if "residuals" in predicate:
         _residuals(_part(predicate, "residuals"))
+    if "interval_coverage" in predicate:
+        _coverage(_part(predicate, "interval_coverage"))
 
 
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
@@ -136,6 +140,14 @@ def _residuals(residuals: Mapping[str, Any]) -> None:
     for count in counts:
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             _fail(f"residuals.counts has {count!r:.100}, which is not a count")
+
+
+def _coverage(coverage: Mapping[str, Any]) -> None:
+    for key in ("level", "value", "low", "high"):
+        share: Any = coverage.get(key)
+        _number(f"interval_coverage.{key}", share)
+        if not 0 <= share <= 1:
+            _fail(f"interval_coverage.{key} is {share!r:.100}; it must be a share from 0 to 1")
 
 
 def _part(predicate: Mapping[str, Any], key: str) -> Mapping[str, Any]:

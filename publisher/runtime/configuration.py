@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Generic, TypeVar, get_origin
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -264,7 +264,7 @@ def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any)
         field = _settings_of(section).get(part)
         if field is None:
             return False
-        section = field.annotation
+        section = _required(field.annotation)
         if get_origin(section) is list:
             return len(path) <= at + 2 and isinstance(value, SCALARS)
     is_plain = (
@@ -276,8 +276,14 @@ def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any)
 def _names_at(model: type[Configuration], path: Sequence[str]) -> list[str]:
     section: Any = model
     for part in path:
-        section = _settings_of(section)[part].annotation
+        section = _required(_settings_of(section)[part].annotation)
     return list(_settings_of(section))
+
+
+def _required(annotation: Any) -> Any:
+    """Return the section of an optional section, such as `Section | None`; any other annotation as it is."""
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    return next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), annotation)
 
 
 def _settings_of(section: Any) -> dict[str, FieldInfo]:

@@ -26,14 +26,16 @@ class EventAnswers:
             not a list of numbers of the same length for each event.
         output: The name of this output; None if it is the only one and has no name.
         several: Whether each score is an object with several outputs.
+        outputs: (B,) float64 for each requested output by name: its number for each event; NaN if it is not a single number.
         decisions: The decision of each event; None if there is none.
         scores: The score of each event as JSON; empty without a score.
         ids: The id that is in each event; None for an event without one.
         rejected: The error of each event without a score, by row.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, outputs: Sequence[str] = ()) -> None:
         self.numbers: NDArray[np.float64] = np.full(count, np.nan)
+        self.outputs: dict[str, NDArray[np.float64]] = {name: np.full(count, np.nan) for name in outputs}
         self.rows: NDArray[np.float64] | None = None
         self.output: str | None = None
         self.several = False
@@ -49,13 +51,21 @@ class EventAnswers:
         return mask
 
 
-def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata) -> EventAnswers:
+def answers(
+    loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata, outputs: Sequence[str] = ()
+) -> EventAnswers:
     """Score events with a version as a scorer does, except that deadlines are ignored, and return the answers.
+
+    Args:
+        loaded: The version.
+        values: The values of the events.
+        parts: The other parts of the records.
+        outputs: The names of outputs of the version whose numbers are returned too.
 
     Raises:
         DependencyUnavailable: If a model server or a schema registry is unavailable.
     """
-    results = EventAnswers(len(values))
+    results = EventAnswers(len(values), outputs)
     decoded = decode_after_look_ups(loaded.decoder, values, parts)
     results.rejected = dict(decoded.rejected)
     for row, id_ in zip(decoded.rows, decoded.ids, strict=True):
@@ -95,6 +105,10 @@ def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -
             results.rejected[row] = Poison(Reason.SCORE_NOT_FINITE, error)
     results.output = scores.decided_output
     results.several = len(scores.columns) > 1
+    for name, numbers in results.outputs.items():
+        column = scores.columns[name]
+        if column.dtype.kind in "biuf" and column.ndim == 1:
+            numbers[rows[: len(encoded)]] = np.where(finite, column.astype(np.float64), np.nan)
     column = scores.decided_on()
     if column.dtype.kind not in "biuf":
         return

@@ -3,7 +3,7 @@
 The command `run` reports from the journal of its run; the other commands report from the records of the topic of runs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -286,7 +286,7 @@ def _comparison(results: Mapping[str, Any]) -> Iterator[RenderableType]:
     metrics = sides[-1][1]["metrics"]
     yield table(
         ("", *(f"{name} {side['version']}" for name, side in sides)),
-        [(metric, *(_figure(side["metrics"].get(metric)) for _, side in sides)) for metric in metrics],
+        [_metric(metric, [side for _, side in sides]) for metric in metrics],
     )
     rules = [
         (rule["name"], _figure(rule["value"]), _figure(rule["bound"]), "yes" if rule["passed"] else "NO")
@@ -294,6 +294,17 @@ def _comparison(results: Mapping[str, Any]) -> Iterator[RenderableType]:
     ]
     yield table(("rule", "value", "bound", "passed"), rules)
     yield f"{results['verdict']}: {results['because']}"
+
+
+def _metric(name: str, sides: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the row of a metric: its name, and its value for each version. A coverage has its level and its interval."""
+    coverages = [side.get("interval_coverage") for side in sides]
+    figures = [_figure(side["metrics"].get(name)) for side in sides]
+    if name != "interval_coverage" or coverages[-1] is None:
+        return name, *figures
+    title = f"{name} (level {coverages[-1]['level']:g})"
+    bounds = [f" ({_figure(each['low'])} to {_figure(each['high'])})" if each else "" for each in coverages]
+    return title, *(figure + interval for figure, interval in zip(figures, bounds, strict=True))
 
 
 def _figure(value: object) -> str:

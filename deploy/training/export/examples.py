@@ -17,7 +17,7 @@ from scorer.scores.outputs import Scores
 from training.recipes.contract import columns
 from training.snapshot.rows import LabelledRows
 
-TOLERANCE = 1e-4  # of a score; of a regression's score beyond 1, the share of the score
+TOLERANCE = 1e-4  # of a score; of a regression's score beyond 1, the share of the score, or of its largest output
 MOST_CLASSES = 10
 
 
@@ -45,12 +45,14 @@ def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Si
     for at, answer in enumerate(answers):
         event = build_event(_values(rows.tensors, signature, at))
         score = orjson.loads(answer)
-        tolerance = (
-            TOLERANCE * max(1.0, abs(score))
-            if rows.target.kind == "regression" and not isinstance(score, dict | list)
-            else TOLERANCE
-        )
+        tolerance = TOLERANCE * (_size(score) if rows.target.kind == "regression" else 1.0)
         yield msgspec.json.encode({"event": event, "score": score, "tolerance": tolerance}) + b"\n"
+
+
+def _size(score: Any) -> float:
+    """Return the largest absolute value of a score that is a number, or an object with numbers; at least 1."""
+    values = score.values() if isinstance(score, dict) else [score]
+    return max([1.0, *(abs(value) for value in values if isinstance(value, int | float))])
 
 
 def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: InputField) -> NDArray[np.bool_]:

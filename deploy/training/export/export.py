@@ -26,6 +26,7 @@ from training.export import card, examples, parity
 from training.export.card import Card
 from training.recipes import Fitted, contract
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target
 
 README = "README.md"
 
@@ -77,6 +78,7 @@ def export(
     try:
         with _part(folder) as part:
             stated = _copy_model(source, part, signature)
+            _check_interval(stated, hold_out.target)
             rows = replace(hold_out, tensors=contract.converted(hold_out.tensors, signature, stated))
             (part / SIGNATURE).write_bytes(msgspec.json.format(stated.to_json().encode(), indent=2) + b"\n")
             model = OnnxRuntime(settings.model).open(read(part))
@@ -127,6 +129,14 @@ def _copy_model(source: Path, part: Path, signature: Signature) -> Signature:
             raise Refused(f"package/ has a file with the name {path.name!r}", "use names of printable characters")
         shutil.copy(path, part / path.name)
     return parse_signature((own_package / SIGNATURE).read_bytes())
+
+
+def _check_interval(signature: Signature, target: Target) -> None:
+    """Check that the signature of the model has the outputs of the target's interval. Raises Refused."""
+    names = [output.name for output in signature.outputs]
+    for name in (target.interval.low, target.interval.high) if target.interval else ():
+        if name not in names:
+            raise Refused(f"its signature has no output {name!r} of evaluation.interval", "add the output to the signature")
 
 
 @contextmanager

@@ -20,7 +20,13 @@ from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.score_holdout import scored
 from training.validation_gate.slices import by_field
 from training.validation_gate.verdict import judge
-from training.validation_gate.version_figures import confusion_matrix, listed_metrics, residual_edges, residuals
+from training.validation_gate.version_figures import (
+    confusion_matrix,
+    interval_coverage,
+    listed_metrics,
+    residual_edges,
+    residuals,
+)
 
 
 def evaluate(run: Run) -> Evaluated:
@@ -39,6 +45,7 @@ def evaluate(run: Run) -> Evaluated:
         confusion_matrix(target, selected, rows.outcomes),
         None if errors is None else residuals(errors, residual_edges([errors])),
         dict(rejected.counts),
+        interval_coverage(target, selected, rows.outcomes),
     )
 
 

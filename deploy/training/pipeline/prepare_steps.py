@@ -27,7 +27,7 @@ def plan(run: Run) -> RunPlan:
 
     Raises:
         Fatal: Exit code 2 if there is no signing key or no signature, if the records that `snapshot.from` selects lack fields
-            of the signature, or if the labels do not fit the signature or `gate.metric`.
+            of the signature, or if the labels do not fit the signature, `evaluation` or `gate.metric`.
         RegistryError: The champion or the key cannot be read.
     """
     run.key  # noqa: B018 - a run without a usable key fails before any work
@@ -37,7 +37,7 @@ def plan(run: Run) -> RunPlan:
         hint = "set signature in training.yaml to a file, such as signature.json; a first version needs it"
         raise Fatal(f"the channel {run.channel!r} of {run.store.repository} has no champion with a signature.json", hint, USAGE)
     _check_source(run, signature)
-    gate_defaults.complete(run.training.gate, find_target(run.settings, signature))
+    gate_defaults.complete(run.training.gate, find_target(run.settings, signature, run.training.evaluation))
     champion_signature = None if champion is None else champion.to_json()
     return RunPlan(
         _now_ms(),

@@ -132,6 +132,7 @@ def evaluation(run: Run) -> dict[str, Any]:
         "metrics": evaluated.metrics,
         **({"confusion_matrix": as_json(evaluated.confusion_matrix)} if evaluated.confusion_matrix else {}),
         **({"residuals": as_json(evaluated.residuals)} if evaluated.residuals else {}),
+        **({"interval_coverage": as_json(evaluated.interval_coverage)} if evaluated.interval_coverage else {}),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from training.snapshot.target import Target
-from training.validation_gate.comparison import ConfusionMatrix, Residuals
+from training.validation_gate.comparison import ConfusionMatrix, IntervalCoverage, Residuals
 
 Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-few-labels"]
 """The outcome of a run.
@@ -142,6 +142,7 @@ class Evaluated(msgspec.Struct, frozen=True):
         residuals: The residuals of a regression; None for classes.
         unscored: The number of rows without a score, by reason.
         champion: The champion; None if the channel has no version yet.
+        interval_coverage: The coverage of the predicted intervals; None without them.
     """
 
     champion: ChampionState | None
@@ -149,6 +150,7 @@ class Evaluated(msgspec.Struct, frozen=True):
     confusion_matrix: ConfusionMatrix | None
     residuals: Residuals | None
     unscored: dict[str, int]
+    interval_coverage: IntervalCoverage | None = None
 
 
 class Promotion(msgspec.Struct, frozen=True):

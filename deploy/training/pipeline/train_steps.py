@@ -90,6 +90,8 @@ def _card(run: Run, searched: Searched) -> Card:
         "Snapshot": run.copied.digest,
         "Events": f"{iso(parts[0].from_ms)} to {iso(parts[-1].to_ms)}",
     }
+    if run.rows.target.quantile is not None:
+        facts["Predicts"] = f"the {run.rows.target.quantile:g} quantile of the label"
     if run.training.recipe.command:
         facts["Command"] = f"`{' '.join(run.training.recipe.command)}`"
         facts |= {f"Code: {name}": f"`sha256:{digest}`" for name, digest in run.plan.config[CODE].items()}

@@ -25,7 +25,7 @@ class Fitted(Protocol):
         """Return the score of each row. `tensors` are as in `LabelledRows`.
 
         The scores are probabilities of the second of two classes (B,), probabilities of each of K classes (B, K), or the
-        predicted numbers of a regression (B,).
+        predicted numbers of a regression (B,): means, or the quantile of the target.
         """
 
     def onnx(self) -> bytes:

@@ -210,11 +210,13 @@ class _Growth:
         fixed = {"objective": OBJECTIVES[target.kind], **FIXED}
         if target.kind == "classes":
             fixed["num_class"] = len(target.classes)
+        if target.quantile is not None:
+            fixed |= {"objective": "quantile", "alpha": target.quantile}
         self._params = fixed | dict(params) | {"num_threads": threads}
         self.start = _start(target, prepared.outcomes)
         self._totals: NDArray[np.float64] = np.full((len(prepared.outcomes), *self.start.shape), self.start)
         self._summed: list[lightgbm.Booster] = []
-        inputs = json.dumps([dict(params), prepared.seed, lightgbm.__version__], sort_keys=True)
+        inputs = json.dumps([dict(params), prepared.seed, target.quantile, lightgbm.__version__], sort_keys=True)
         self._key = hashlib.sha256(f"{prepared.digest}{inputs}".encode()).hexdigest()
 
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
@@ -263,7 +265,7 @@ def _start(target: Target, outcomes: NDArray[Any]) -> NDArray[np.float64]:
     Its shape is (K,) for K classes, else ().
     """
     if target.kind == "regression":
-        return np.array(outcomes.mean())
+        return np.array(outcomes.mean() if target.quantile is None else np.quantile(outcomes, target.quantile))
     if target.kind == "classes":
         return np.log(np.bincount(outcomes, minlength=len(target.classes)) / len(outcomes))
     positives = int(outcomes.sum())

@@ -48,7 +48,7 @@ class Judgement:
 
 def judgement(settings: TrainingSettings, target: Target) -> Judgement:
     """Return the metric and the goal of a search: those in the settings, or the defaults for the target."""
-    metric = settings.search.metric or metrics.DEFAULT_METRICS[target.kind]
+    metric = settings.search.metric or metrics.default_metric(target)
     return Judgement(metric, settings.search.goal or metrics.goal(metric))
 
 

@@ -14,7 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from model_registry.package.field_sources import fields_outside_value
@@ -34,11 +36,11 @@ from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.evaluation.labelled_comparison import classes_of as decided
 from scorer.evaluation.latest_by_id import NewestRows
 from scorer.settings import Settings
-from training.settings import TrainingSettings, written
+from training.settings import EvaluationSection, TrainingSettings, written
 from training.snapshot.files import Copied, Frozen, batches, verified
 from training.snapshot.rows import Beside, LabelledRows, Places, Split
 from training.snapshot.skip_counts import SkipCounts
-from training.snapshot.target import ZERO_OR_ONE, Target
+from training.snapshot.target import ZERO_OR_ONE, PredictionInterval, Target
 
 Columns = dict[str, list[Any]]
 OutcomeReader = Callable[[str | float], float | Unusable]
@@ -116,7 +118,7 @@ def join(
         Fatal: Exit code 3 if the snapshot is incomplete, more than half of the events cannot be decoded, a class has no event,
             or all labels of a regression are equal; 2 if the labels and the signature contradict each other.
     """
-    target = find_target(settings, signature)
+    target = find_target(settings, signature, training.evaluation)
     copied = verified(folder, frozen)
     beside = training.snapshot.from_ == "events" and any(map(fields_outside_value, (signature, *others)))
     events = _Events(settings, frozen, training, decoder, beside)
@@ -139,7 +141,10 @@ def join(
     return joined
 
 
-def find_target(settings: Settings, signature: Signature) -> Target:
+NO_EVALUATION = EvaluationSection()
+
+
+def find_target(settings: Settings, signature: Signature, evaluation: EvaluationSection = NO_EVALUATION) -> Target:
     """Return the target of the labels.
 
     It is a regression if `labels.kind` is `number`. Otherwise the classes are from the first source that is set:
@@ -148,9 +153,41 @@ def find_target(settings: Settings, signature: Signature) -> Target:
     The signature must have the same classes in the same order. If there are two, their names in the signature may differ.
 
     Raises:
-        Fatal: The signature has other classes, or `labels.kind` is `number` and the signature decides among classes without a
-            threshold (exit code 2).
+        Fatal: The signature has other classes, `labels.kind` is `number` and the signature decides among classes without a
+            threshold, or `evaluation` does not fit the labels or the outputs (exit code 2).
     """
+    target = _labelled_target(settings, signature)
+    stated = {name: value for name, value in evaluation if value is not None}
+    if not stated:
+        return target
+    if target.kind != "regression":
+        name, value = next(iter(stated.items()))
+        text = f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value.model_dump()).decode()
+        message = f"evaluation.{name} is {text}, but the labels are {len(target.classes)} classes: "
+        hint = f"remove evaluation.{name}, or set labels.kind: number in the configuration of the scorer"
+        raise Fatal(message + ", ".join(map(repr, target.classes)), hint, USAGE)
+    return replace(target, quantile=evaluation.quantile, interval=_interval(signature, evaluation))
+
+
+def _interval(signature: Signature, evaluation: EvaluationSection) -> PredictionInterval | None:
+    """Return the interval of the settings. Raises Fatal (exit code 2) if the signature has no such outputs of one number."""
+    stated = evaluation.interval
+    if stated is None:
+        return None
+    outputs = {output.name: output for output in signature.outputs if output.name is not None}
+    for key, name in (("low", stated.low), ("high", stated.high)):
+        output = outputs.get(name)
+        if output is None:
+            known = ", ".join(outputs) or "none with a name"
+            hint = f"name one of the outputs in the signature: {known}"
+            raise Fatal(f"evaluation.interval.{key} is {name!r}, but the signature has no such output", hint, USAGE)
+        if output.top or (output.index is None and output.shape not in (None, (), (1,))):
+            hint = "name an output of one number, or state its column as index in the signature"
+            raise Fatal(f"evaluation.interval.{key} is {name!r}, but this output is a row of numbers", hint, USAGE)
+    return PredictionInterval(stated.low, stated.high, stated.level)
+
+
+def _labelled_target(settings: Settings, signature: Signature) -> Target:
     configured = settings.labels.classes
     signature_names = tuple(decided(signature))
     if settings.labels.kind == "number":

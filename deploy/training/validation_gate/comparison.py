@@ -46,6 +46,18 @@ class Residuals(msgspec.Struct, frozen=True):
     counts: tuple[int, ...]
 
 
+class IntervalCoverage(msgspec.Struct, frozen=True):
+    """The share of the outcomes that are in their predicted intervals, with its Wilson interval of 95 % (`low` to `high`).
+
+    `level` is the share that the intervals are meant to contain.
+    """
+
+    level: float
+    value: float
+    low: float
+    high: float
+
+
 class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version and its metrics on the compared rows.
 
@@ -54,6 +66,7 @@ class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             and None for the new version of a run.
         confusion_matrix: None for a regression and for more than 100 classes.
         residuals: None for classes.
+        interval_coverage: None if no interval is evaluated, or if the version predicts none.
     """
 
     version: str
@@ -62,6 +75,7 @@ class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     metrics: dict[str, float]
     confusion_matrix: ConfusionMatrix | None = None
     residuals: Residuals | None = None
+    interval_coverage: IntervalCoverage | None = None
 
 
 class ComparedRows(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from publisher.errors import USAGE, Fatal
 from training.settings import GateSection
 from training.snapshot.target import Target, TargetKind
-from training.validation_gate.metrics import DEFAULT_METRICS
+from training.validation_gate.metrics import default_metric
 
 METRICS: Mapping[TargetKind, tuple[str, ...]] = {
     "binary": ("auc", "pr_auc", "log_loss", "accuracy"),
     "classes": ("log_loss", "macro_f1", "accuracy"),
-    "regression": ("rmse", "mae"),
+    "regression": ("rmse", "mae", "quantile_loss", "interval_score"),
 }
-"""The values of `gate.metric` by the kind of the target."""
+"""The values of `gate.metric` by the kind of the target. The settings define `quantile_loss` and `interval_score`."""
 MARGINS: Mapping[TargetKind, float] = {"binary": 0.002, "classes": 0.002, "regression": 0.01}
 
 
@@ -21,7 +21,7 @@ def complete(gate: GateSection, target: Target) -> GateSection:
 
     Raises Fatal (exit code 2) if the target does not have the configured metric.
     """
-    metric = gate.metric or DEFAULT_METRICS[target.kind]
+    metric = gate.metric or default_metric(target)
     if metric not in METRICS[target.kind]:
         kind = {"binary": "two classes", "classes": f"{len(target.classes)} classes", "regression": "a regression"}[target.kind]
         message = f"gate.metric is {metric!r}, but the labels are {'numbers' if target.kind == 'regression' else kind}"

@@ -14,7 +14,7 @@ from training.snapshot.target import Target
 from training.validation_gate.bootstrap import Blocks, Figure, Interval
 from training.validation_gate.comparison import FigureDifference, Slice
 from training.validation_gate.inputs import VerdictEvidence
-from training.validation_gate.metrics import ModelAnswers, class_probabilities, constant
+from training.validation_gate.metrics import ModelAnswers, class_probabilities, constant, interval_scores, quantile_losses
 from training.validation_gate.slices import large
 
 Intervals = dict[str, Interval | None]
@@ -54,9 +54,10 @@ def above_constant(evidence: VerdictEvidence, blocks: Blocks, metric: str, confi
 def figure(metric: str, target: Target, blocks: Blocks, answers: ModelAnswers, outcomes: NDArray[Any]) -> Figure | None:
     """Compute a metric on the rows and on each resample. `metric` is a value of `gate.metric`, or `brier`.
 
-    The result is None if the metric needs probabilities (`log_loss`, `brier`), but the scores are not probabilities.
+    The result is None if the metric needs probabilities (`log_loss`, `brier`), but the scores are not probabilities, or if it
+    needs intervals (`interval_score`), but the model predicts none.
     """
-    scores, decisions = answers
+    scores, decisions, intervals = answers
     match metric:
         case "auc":
             return blocks.auc(scores, outcomes == 1)
@@ -70,6 +71,12 @@ def figure(metric: str, target: Target, blocks: Blocks, answers: ModelAnswers, o
             return blocks.ratio(np.square(scores - outcomes)).root()
         case "mae":
             return blocks.ratio(np.abs(scores - outcomes))
+        case "quantile_loss":
+            assert target.quantile is not None
+            return blocks.ratio(quantile_losses(scores, outcomes, target.quantile))
+        case "interval_score":
+            assert target.interval is not None
+            return None if intervals is None else blocks.ratio(interval_scores(intervals, outcomes, target.interval.level))
     losses = _losses(metric, scores, outcomes.astype(np.intp))
     return None if losses is None else blocks.ratio(losses)
 

@@ -1,7 +1,7 @@
 """Metrics of a model's scores and decisions on labelled rows, for every kind of target. Pure.
 
 Scores have the shape (B,) for two classes (the probability of the second class) and for a regression (the number), and (B, K)
-for K classes.
+for K classes. Predicted intervals have the shape (B, 2): the lower and the upper bound.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,6 +36,8 @@ GOALS: Mapping[str, Goal] = {
     "mse": "min",
     "rmse": "min",
     "quantile_loss": "min",
+    "interval_score": "min",
+    "interval_width": "min",
 }
 """The goal of each metric. A name with a part after a dot, such as `recall.late`, has the goal of the part before it."""
 DEFAULT_METRICS: Mapping[TargetKind, str] = {"binary": "auc", "classes": "log_loss", "regression": "rmse"}
@@ -49,15 +51,18 @@ class ModelAnswers(NamedTuple):
     """The scores and decisions of one model for B rows.
 
     `scores` (B,) or (B, K) float64 are NaN for rows without a score. `decisions` (B,) are indices of classes; the number of
-    classes stands for a decision that is no class, such as "unsure". They are 0 for a regression.
+    classes stands for a decision that is no class, such as "unsure". They are 0 for a regression. `intervals` (B, 2) float64
+    are the predicted intervals; None if the model predicts none.
     """
 
     scores: Numbers
     decisions: Indices
+    intervals: Numbers | None = None
 
     def select(self, chosen: NDArray[Any]) -> "ModelAnswers":
         """Return the answers for only the rows where `chosen` (B,) is true."""
-        return ModelAnswers(self.scores[chosen], self.decisions[chosen])
+        intervals = None if self.intervals is None else self.intervals[chosen]
+        return ModelAnswers(self.scores[chosen], self.decisions[chosen], intervals)
 
     @property
     def scored(self) -> NDArray[np.bool_]:
@@ -83,13 +88,25 @@ def decide(target: Target, scores: Numbers) -> Indices:
     return np.zeros(len(scores), np.intp)
 
 
-def evaluate(target: Target, scores: Numbers, outcomes: NDArray[Any], decisions: Indices | None = None) -> dict[str, float]:
+def default_metric(target: Target) -> str:
+    """Return the metric by which models are compared if none is configured."""
+    return DEFAULT_METRICS[target.kind] if target.quantile is None else "quantile_loss"
+
+
+def evaluate(
+    target: Target,
+    scores: Numbers,
+    outcomes: NDArray[Any],
+    decisions: Indices | None = None,
+    intervals: Numbers | None = None,
+) -> dict[str, float]:
     """Return the metrics of a model by name. Undefined metrics are omitted.
 
     - Two classes: `auc`, `pr_auc`, `brier`, `log_loss`, `accuracy`, and `precision.CLASS` and `recall.CLASS`.
     - K classes: `log_loss`, `brier`, `accuracy`, `macro_precision`, `macro_recall`, `macro_f1`, `weighted_precision`,
       `weighted_f1`, and `precision.CLASS` and `recall.CLASS`. The weighted recall is the accuracy.
-    - A regression: `rmse`, `mae` and `r2`.
+    - A regression: `rmse`, `mae` and `r2`; with a quantile also `quantile_loss`, and with intervals also `interval_score`,
+      `interval_coverage` and `interval_width`.
 
     `brier` and `log_loss` are undefined if the scores are not probabilities. The precision of a class is undefined if no row is
     decided for the class.
@@ -99,11 +116,12 @@ def evaluate(target: Target, scores: Numbers, outcomes: NDArray[Any], decisions:
         scores: (B,) or (B, K), all finite.
         outcomes: (B,), as in `LabelledRows.outcomes`.
         decisions: (B,), as in `ModelAnswers`; by default those of `decide`.
+        intervals: (B, 2), all finite; None without intervals.
     """
     if not len(outcomes):
         return {}
     if target.kind == "regression":
-        return dict(_of_numbers(scores, outcomes))
+        return dict([*_of_numbers(target, scores, outcomes), *_of_intervals(target, intervals, outcomes)])
     counts = matrix(target, decide(target, scores) if decisions is None else decisions, outcomes)
     named = _of_two(scores, outcomes == 1) if target.kind == "binary" else _of_classes(scores, outcomes)
     figures = {**named, **_of_matrix(counts, several=target.kind == "classes"), **_by_class(target.classes, counts)}
@@ -124,15 +142,36 @@ def class_probabilities(scores: Numbers) -> Numbers:
     return np.stack([1 - scores, scores], axis=1) if scores.ndim == 1 else scores
 
 
+def quantile_losses(scores: Numbers, outcomes: Numbers, quantile: float) -> Numbers:
+    """Return the quantile loss (pinball loss) of each row, (B,)."""
+    errors = outcomes - scores
+    return np.asarray(np.maximum(quantile * errors, (quantile - 1) * errors))
+
+
+def interval_scores(intervals: Numbers, outcomes: Numbers, level: float) -> Numbers:
+    """Return the interval score of each row, (B,): the width, and 2 / (1 - level) times the distance of an outcome outside.
+
+    See Gneiting and Raftery, Strictly Proper Scoring Rules, Prediction, and Estimation, 2007, equation 43.
+    """
+    low, high = intervals.T
+    outside = np.maximum(low - outcomes, 0) + np.maximum(outcomes - high, 0)
+    return np.asarray(high - low + 2 / (1 - level) * outside)
+
+
 def constant(target: Target, outcomes: NDArray[Any], metric: str) -> ModelAnswers:
     """Return the answers of the best model that ignores the events: it gives the same score for each row.
 
-    The scores are the shares of the classes; for a regression the mean, or the median if the metric is `mae`. The decision is
-    the most frequent class.
+    The scores are the shares of the classes; for a regression the mean, the median if the metric is `mae`, or the quantile of
+    the target if it is `quantile_loss`. The decision is the most frequent class. The interval of the target is between the
+    quantiles that leave out equal shares of the outcomes on both sides.
     """
     if target.kind == "regression":
-        value = np.median(outcomes) if metric == "mae" else outcomes.mean()
-        return ModelAnswers(np.full(len(outcomes), value), np.zeros(len(outcomes), np.intp))
+        quantile = target.quantile if metric == "quantile_loss" else 0.5 if metric == "mae" else None
+        value = outcomes.mean() if quantile is None else np.quantile(outcomes, quantile)
+        level = None if target.interval is None else target.interval.level
+        bounds = None if level is None else np.quantile(outcomes, [(1 - level) / 2, (1 + level) / 2])
+        intervals = None if bounds is None else np.tile(bounds, (len(outcomes), 1))
+        return ModelAnswers(np.full(len(outcomes), value), np.zeros(len(outcomes), np.intp), intervals)
     shares = np.bincount(outcomes, minlength=len(target.classes)) / len(outcomes)
     scores = np.full(len(outcomes), shares[1]) if target.kind == "binary" else np.tile(shares, (len(outcomes), 1))
     return ModelAnswers(scores, np.full(len(outcomes), shares.argmax(), np.intp))
@@ -180,7 +219,7 @@ def _by_class(classes: tuple[str, ...], counts: NDArray[np.int64]) -> dict[str, 
     return figures
 
 
-def _of_numbers(scores: Numbers, outcomes: Numbers) -> Iterator[tuple[str, float]]:
+def _of_numbers(target: Target, scores: Numbers, outcomes: Numbers) -> Iterator[tuple[str, float]]:
     errors = scores - outcomes
     square = float(np.square(errors).mean())
     yield "rmse", float(np.sqrt(square))
@@ -188,6 +227,17 @@ def _of_numbers(scores: Numbers, outcomes: Numbers) -> Iterator[tuple[str, float
     variance = float(outcomes.var())
     if variance > 0:
         yield "r2", 1 - square / variance
+    if target.quantile is not None:
+        yield "quantile_loss", float(quantile_losses(scores, outcomes, target.quantile).mean())
+
+
+def _of_intervals(target: Target, intervals: Numbers | None, outcomes: Numbers) -> Iterator[tuple[str, float]]:
+    if target.interval is None or intervals is None:
+        return
+    low, high = intervals.T
+    yield "interval_score", float(interval_scores(intervals, outcomes, target.interval.level).mean())
+    yield "interval_coverage", float(((low <= outcomes) & (outcomes <= high)).mean())
+    yield "interval_width", float((high - low).mean())
 
 
 def _share(part: np.int64, total: np.int64) -> float | None:

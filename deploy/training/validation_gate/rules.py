@@ -24,7 +24,7 @@ from training.validation_gate.bootstrap import Interval
 from training.validation_gate.comparison import FigureDifference, GateRule, Slice
 from training.validation_gate.inputs import VerdictEvidence
 from training.validation_gate.metric_deltas import Intervals
-from training.validation_gate.metrics import LISTED, Goal, evaluate, goal
+from training.validation_gate.metrics import LISTED, Goal, ModelAnswers, evaluate, goal
 
 LEAST_SCORED = 0.99  # the minimum share of the rows that every version must score
 STALE_BLOCKS = 1.0  # by how many blocks the newest labelled event may be older than the newest mature event
@@ -118,27 +118,36 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
     assert evidence.champion is not None
     assert gate.metric is not None
     assert gate.margin is not None
-    challenger_scores = evidence.challenger.scored
-    champion_scores = evidence.champion.scored
-    largest_difference = float(np.abs(challenger_scores.scores - champion_scores.scores).max(initial=0.0))
+    largest_difference = _largest_difference(evidence.challenger.scored, evidence.champion.scored)
     yield _above(DIFFERS, largest_difference, 0.0, "the challenger gives the champion's score on every row")
     target = evidence.rows.target
-    yield from _of_metric(intervals.get(gate.metric), gate.metric, gate.margin * _scale(evidence, gate.metric), gate.promote)
+    scale = _scale(evidence, gate.metric)
+    yield from _of_metric(intervals.get(gate.metric), gate.metric, gate.margin * scale, gate.promote)
     yield from _of_classes(target, intervals, gate)
     if target.kind != "regression":
         yield _of_brier(intervals.get("brier"), gate.margin)
-    elif gate.metric != "mae":
+    elif gate.metric != "mae" and target.quantile is None:
         yield _of_mean_error(intervals.get("mae"), gate.margin * _scale(evidence, "mae"))
     yield _of_slices(slices, goal(gate.metric), gate.slice_margin)
 
 
+def _largest_difference(challenger: ModelAnswers, champion: ModelAnswers) -> float:
+    """Return the largest difference between two scores or two bounds of an interval; a missing bound counts as 0."""
+    differences = [challenger.scores - champion.scores]
+    if challenger.intervals is not None or champion.intervals is not None:
+        bounds = (np.zeros((len(one.scores), 2)) if one.intervals is None else one.intervals for one in (challenger, champion))
+        differences.append(np.subtract(*bounds))
+    return max(float(np.abs(difference).max(initial=0.0)) for difference in differences)
+
+
 def _scale(evidence: VerdictEvidence, metric: str) -> float:
-    """Return the number by which a margin is multiplied: the champion's error for a regression, else 1."""
+    """Return the number by which a margin is multiplied: the champion's error for a regression if it is defined, else 1."""
     assert evidence.champion is not None
     rows = evidence.rows
-    if rows.target.kind != "regression" or not len(rows):
+    answers = evidence.champion.scored
+    if rows.target.kind != "regression":
         return 1.0
-    return evaluate(rows.target, evidence.champion.scored.scores, rows.outcomes)[metric]
+    return evaluate(rows.target, answers.scores, rows.outcomes, intervals=answers.intervals).get(metric, 1.0)
 
 
 def _of_metric(interval: Interval | None, metric: str, margin: float, promote: str) -> Iterator[Ruled]:
@@ -167,7 +176,11 @@ def _of_metric(interval: Interval | None, metric: str, margin: float, promote: s
 def _why_unknown(metric: str) -> str:
     """Return the reason why a metric of a version can be unknown."""
     reason = "there are too few rows"
-    return f"{reason}, or a version's scores are not probabilities" if metric == "log_loss" else reason
+    others = {
+        "log_loss": ", or a version's scores are not probabilities",
+        "interval_score": ", or a version has no outputs of evaluation.interval",
+    }
+    return reason + others.get(metric, "")
 
 
 def _described(metric: str, interval: Interval) -> str:

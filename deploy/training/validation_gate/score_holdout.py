@@ -8,6 +8,7 @@ import contextlib
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model_registry.package import Package, field_sources
 from model_registry.package.signature import Decision, Signature
@@ -30,11 +31,13 @@ AT_A_TIME = 4_096  # rows scored at a time
 def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[ModelAnswers, SkipCounts]:
     """Score the rows with a version; return the answers, and the counts of rows without a score by reason.
 
-    If the version has several outputs, the output that its decision is based on is evaluated, or else the first output.
+    If the version has several outputs, the output that its decision is based on is evaluated, or else the first output. If the
+    version has the outputs of the target's interval, the answers have intervals.
 
     Raises:
         Fatal: Exit code 3 if the version cannot be loaded, if it scores no row, or if its score does not fit the target: one
-            number for two classes (the score of the second class) and for a regression, else a number for each class.
+            number for two classes (the score of the second class) and for a regression, else a number for each class, and one
+            number for each bound of an interval.
     """
     name = f"version {package.version or package.folder.name}"
     try:
@@ -52,30 +55,55 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
         _check(name, signature, rows)
         columns = _columns(signature, target)
         scores = np.full((len(rows), len(columns)) if columns else len(rows), np.nan)
+        bounds = _interval_outputs(signature, target)
+        intervals = np.full((len(rows), len(bounds)), np.nan)
         decisions = np.zeros(len(rows), np.intp)
         decided = _decision_indices(signature, target)
         for start in range(0, len(rows), AT_A_TIME):
             stop = min(start + AT_A_TIME, len(rows))
-            answered = answers(loaded, rows.values[start:stop], rows.parts(start, stop))
+            answered = answers(loaded, rows.values[start:stop], rows.parts(start, stop), bounds)
             if not columns:
                 scores[start:stop] = answered.numbers
             elif answered.rows is not None and answered.rows.shape[1] == len(columns):
                 scores[start:stop] = answered.rows[:, columns]
+            intervals[start:stop] = np.array([answered.outputs[output] for output in bounds]).reshape(-1, stop - start).T
             if decided:
                 decisions[start:stop] = [decided.get(name, len(target.classes)) for name in answered.decisions]
             for row, poison in sorted(answered.rejected.items()):
                 rejected.add(poison.reason, 1, f"{rows.places.of(start + row)}: {poison}")
-    if len(rows) and np.isnan(scores.reshape(len(rows), -1)).any(axis=1).all():
-        expected = f"{len(columns)} numbers, one for each class" if columns else "one number"
-        cause = (
-            f": {rejected}; the first {next(iter(rejected.first.values()))}"
-            if rejected.first
-            else f": its score is not {expected}"
-        )
-        output = "an output with a column for each class" if columns else "output.index"
-        hint = f"give {output} in the signature, or promote a version that answers these events"
-        raise Fatal(f"{name} scores none of {len(rows)} held-out events{cause}", hint, REFUSED)
-    return ModelAnswers(scores, decisions if decided else decide(target, scores)), rejected
+    decisions = decisions if decided else decide(target, scores)
+    result = ModelAnswers(scores, decisions, intervals if bounds else None)
+    if not result.scored.any() and len(rows):
+        raise _no_score(name, len(rows), len(columns), rejected)
+    _check_intervals(name, bounds, intervals[result.scored])
+    return result, rejected
+
+
+def _no_score(name: str, rows: int, columns: int, rejected: SkipCounts) -> Fatal:
+    """Return the error of a version that scores none of the rows. `columns` is the number of required numbers, 0 for one."""
+    expected = f"{columns} numbers, one for each class" if columns else "one number"
+    cause = (
+        f": {rejected}; the first {next(iter(rejected.first.values()))}" if rejected.first else f": its score is not {expected}"
+    )
+    output = "an output with a column for each class" if columns else "output.index"
+    hint = f"give {output} in the signature, or promote a version that answers these events"
+    return Fatal(f"{name} scores none of {rows} held-out events{cause}", hint, REFUSED)
+
+
+def _interval_outputs(signature: Signature, target: Target) -> tuple[str, ...]:
+    """Return the outputs of the lower and of the upper bound; empty if no interval is evaluated, or if one is missing."""
+    if target.interval is None:
+        return ()
+    bounds = target.interval.low, target.interval.high
+    return bounds if {*bounds} <= {output.name for output in signature.outputs} else ()
+
+
+def _check_intervals(name: str, bounds: tuple[str, ...], intervals: NDArray[np.float64]) -> None:
+    """Check that the bounds of the scored rows, (B, 2), are numbers; (B, 0) without bounds. Raises Fatal (exit code 3)."""
+    for at, output in enumerate(bounds):
+        if np.isnan(intervals[:, at]).any():
+            hint = "state the column of the number as index of the output in the signature, or change evaluation.interval"
+            raise Fatal(f"{name}: the output {output!r} of evaluation.interval is not one number for each event", hint, REFUSED)
 
 
 def _columns(signature: Signature, target: Target) -> list[int]:

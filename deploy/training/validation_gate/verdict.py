@@ -21,7 +21,13 @@ from training.validation_gate.comparison import (
 from training.validation_gate.inputs import VerdictEvidence, Version
 from training.validation_gate.metric_deltas import Intervals
 from training.validation_gate.rules import Ruled, signed
-from training.validation_gate.version_figures import confusion_matrix, listed_metrics, residual_edges, residuals
+from training.validation_gate.version_figures import (
+    confusion_matrix,
+    interval_coverage,
+    listed_metrics,
+    residual_edges,
+    residuals,
+)
 
 
 def judge(evidence: VerdictEvidence, gate: GateSection, coverage: float, seed: int) -> GateComparison:
@@ -102,6 +108,7 @@ def _judged(both: VerdictEvidence, version: Version, edges: tuple[float, ...]) -
         metrics=listed_metrics(rows.target, version.scored, rows.outcomes),
         confusion_matrix=confusion_matrix(rows.target, version.scored, rows.outcomes),
         residuals=residuals(version.scored.scores - rows.outcomes, edges) if edges else None,
+        interval_coverage=interval_coverage(rows.target, version.scored, rows.outcomes),
     )
 
 

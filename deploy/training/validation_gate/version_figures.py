@@ -5,21 +5,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from training.snapshot.target import Target
 from training.validation_gate import metrics
-from training.validation_gate.comparison import ConfusionMatrix, Residuals
+from training.validation_gate.comparison import ConfusionMatrix, IntervalCoverage, Residuals
 from training.validation_gate.metrics import LISTED, ModelAnswers
 
 MOST_CLASSES = 100  # the number of classes up to which documents have the confusion matrix
 NO_CLASS = "(no class)"
 BINS = 40
+CONFIDENCE = 0.95  # of the interval of a share
 OUTER = (0.005, 0.995)  # the quantiles of the residuals at the outer edges of the histogram
 
 
 def listed_metrics(target: Target, answers: ModelAnswers, outcomes: NDArray[Any]) -> dict[str, float]:
     """Return the metrics of a version. Metrics of single classes are omitted if there are more than `LISTED` classes."""
-    figures = metrics.evaluate(target, answers.scores, outcomes, answers.decisions)
+    figures = metrics.evaluate(target, answers.scores, outcomes, answers.decisions, answers.intervals)
     return {name: value for name, value in figures.items() if len(target.classes) <= LISTED or "." not in name}
 
 
@@ -30,6 +32,19 @@ def confusion_matrix(target: Target, answers: ModelAnswers, outcomes: NDArray[An
     counts = metrics.matrix(target, answers.decisions, outcomes).tolist()
     labels = target.classes if len(counts) == len(target.classes) else (*target.classes, NO_CLASS)
     return ConfusionMatrix(labels, tuple(map(tuple, counts)))
+
+
+def interval_coverage(target: Target, answers: ModelAnswers, outcomes: NDArray[Any]) -> IntervalCoverage | None:
+    """Return the coverage of the predicted intervals; None without intervals or rows.
+
+    Its Wilson interval treats the rows as independent.
+    """
+    if target.interval is None or answers.intervals is None or not len(outcomes):
+        return None
+    low, high = answers.intervals.T
+    inside = binomtest(int(((low <= outcomes) & (outcomes <= high)).sum()), len(outcomes))
+    share = inside.proportion_ci(CONFIDENCE, method="wilson")
+    return IntervalCoverage(target.interval.level, float(inside.statistic), float(share.low), float(share.high))
 
 
 def residual_edges(residuals_: Sequence[NDArray[np.float64]]) -> tuple[float, ...]:

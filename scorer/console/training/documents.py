@@ -56,6 +56,18 @@ class AttestedMatrix(msgspec.Struct, frozen=True):
         return [str(label) for label in self.labels]
 
 
+class CoverageFigures(msgspec.Struct, frozen=True):
+    """The share of the outcomes in their predicted intervals, with its confidence interval.
+
+    `level` is the share that the intervals are meant to contain.
+    """
+
+    level: Number
+    value: Number
+    low: Number
+    high: Number
+
+
 class MetricDifference(msgspec.Struct, frozen=True):
     """The challenger's metric minus the champion's, with its confidence interval."""
 
@@ -75,6 +87,7 @@ class ComparedVersion(msgspec.Struct, frozen=True):
     revision: Count | None = None
     metrics: Figures = {}
     confusion_matrix: AttestedMatrix | None = None
+    interval_coverage: CoverageFigures | None = None
 
 
 class HoldOutRows(msgspec.Struct, frozen=True):
@@ -313,6 +326,7 @@ class EvaluationDocument(msgspec.Struct, frozen=True):
     metrics: Figures = {}
     confusion_matrix: AttestedMatrix | None = None
     residuals: ResidualHistogram | None = None
+    interval_coverage: CoverageFigures | None = None
 
 
 TYPES: Mapping[str, type[ProvenanceDocument] | type[EvaluationDocument] | type[ComparisonDocument]] = {

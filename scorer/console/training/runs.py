@@ -17,6 +17,7 @@ from scorer.console.training.documents import (
     TRAINING_BUILD,
     ComparedVersion,
     ComparisonDocument,
+    CoverageFigures,
     InternalParameters,
     MetricDifference,
 )
@@ -27,7 +28,9 @@ WIDTH = 1_000.0  # of a bar, in the units of its SVG
 SHORTEST = 1.5
 LONGEST = 4.0
 RUN = re.compile(r"[0-9a-f]{12}")
-ERRORS = frozenset({"log_loss", "rmse", "mae"})  # the metrics of the gate of which a smaller value is better
+ERRORS = frozenset(
+    {"log_loss", "rmse", "mae", "quantile_loss", "interval_score"}
+)  # the metrics of the gate of which a smaller value is better
 UNREADABLE = "unreadable"
 UNJUDGED = "not judged"
 ENDED = "ended"
@@ -218,6 +221,16 @@ class TrainingRun:
         if evaluation is None or evaluation.document is None:
             return []
         return [Metric(name, None, value) for name, value in evaluation.document.metrics.items()]
+
+    @property
+    def coverages(self) -> Sequence[tuple[str, CoverageFigures]]:
+        """The coverage of the intervals of champion and challenger by role, from the same document as the metrics."""
+        if (comparison := self.comparison) is not None:
+            sides = (("champion", comparison.champion), ("challenger", comparison.challenger))
+            return [(role, side.interval_coverage) for role, side in sides if side and side.interval_coverage]
+        evaluation = self.attestations.evaluation
+        coverage = evaluation.document.interval_coverage if evaluation and evaluation.document else None
+        return [("challenger", coverage)] if coverage else []
 
     @property
     def dataset(self) -> str:

@@ -14,6 +14,7 @@ from scorer.console.training.documents import (
     AttestedMatrix,
     ComparisonDocument,
     Count,
+    CoverageFigures,
     EvaluationDocument,
     Figures,
     Number,
@@ -96,11 +97,12 @@ class EvaluatedDocument(msgspec.Struct, frozen=True):
     metrics: Figures = {}
     confusion_matrix: AttestedMatrix | None = None
     residuals: ResidualHistogram | None = None
+    interval_coverage: CoverageFigures | None = None
 
     @property
     def evaluation(self) -> EvaluationDocument:
         """The evaluation, without the name of its dataset."""
-        return EvaluationDocument("", self.metrics, self.confusion_matrix, self.residuals)
+        return EvaluationDocument("", self.metrics, self.confusion_matrix, self.residuals, self.interval_coverage)
 
 
 class PushedDocument(msgspec.Struct, frozen=True):

@@ -86,7 +86,7 @@ def test_a_model_of_three_classes_is_promoted_and_then_replaced_by_a_better_one(
     assert (first["outcome"], second["outcome"]) == ("promoted", "promoted")
     assert first["comparison"]["because"].startswith("the first model is better than a constant prediction, by log_loss,")
     compared = second["comparison"]
-    assert (compared["metric"], compared["target"]) == ("log_loss", {"kind": "classes", "classes": CLASSES})
+    assert (compared["metric"], compared["target"]["kind"], compared["target"]["classes"]) == ("log_loss", "classes", CLASSES)
     assert compared["difference"]["high"] < 0
     assert compared["champion"]["version"] == first["version"]
     assert {f"recall.{name}" for name in CLASSES} < {rule["name"] for rule in compared["rules"]}

@@ -92,6 +92,25 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"snapshot": {"from": "tables"}}, "snapshot.from (PATH): 'tables' is not one of 'events' or 'features'"),
         ({"snapshot": {"form": "events"}}, "unknown key; the nearest valid name is 'from'"),
         ({"scorer": "none.yaml"}, "cannot read FOLDER/none.yaml"),
+        ({"evaluation": {"quantile": 1}}, "evaluation.quantile (PATH): 1: Input should be less than 1"),
+        ({"evaluation": {"quantil": 0.9}}, "unknown key; the nearest valid name is 'quantile'"),
+        ({"evaluation": {"interval": {"low": "a", "high": "b", "level": 80}}}, "evaluation.interval.level (PATH): 80: Input"),
+        ({"evaluation": {"interval": {"low": "a", "high": "a", "level": 0.8}}}, "low and high are both 'a'; name the outputs"),
+        ({"evaluation": {"interval": {"low": "a", "high": "b"}}}, "evaluation.interval.level: this setting is missing"),
+        ({"evaluation": {"interval": {"low": "a", "hi": "b"}}}, "unknown key; the nearest valid name is 'high'"),
+        (
+            {"evaluation": {"interval": {"low": "a", "high": "b", "level": 0.8}}},
+            "evaluation.interval has low 'a' and high 'b', but recipe trees trains one output; set recipe.command",
+        ),
+        ({"evaluation": {"interval": "secret"}}, "evaluation.interval (PATH): Input should be"),
+        (
+            {"gate": {"metric": "quantile_loss"}},
+            "gate.metric is 'quantile_loss': set evaluation.quantile, such as 0.9, or name",
+        ),
+        (
+            {"search": {"metric": "interval_score"}},
+            "search.metric is 'interval_score': set evaluation.interval, such as {low: ",
+        ),
     ],
 )
 def test_a_wrong_value_is_told_with_its_name_and_the_way_out(stated: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several processes.
 
-The recipe requires the extra `network`. On CPUs, 1, 2, 4 and 8 processes give the same bytes (see `train_loop.py`). GPUs give
-other bytes than CPUs; **training on GPUs, over nccl, is untried**.
+It predicts two or more classes, or a number. The recipe requires the extra `network`. On CPUs, 1, 2, 4 and 8 processes give the
+same bytes (see `train_loop.py`). GPUs give other bytes than CPUs; **training on GPUs, over nccl, is untried**.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,9 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes import Params, check_signature
 from training.recipes.network import encoding, job_files, train_loop
 from training.recipes.network.encoding import TensorEncodings
+from training.recipes.network.head import Head, create_head
 from training.recipes.network.job_files import Encoded, Job
-from training.recipes.network.model import Parameters, logits, settled, views
+from training.recipes.network.model import Parameters, forward, settled, views
 from training.recipes.network.torchrun_launch import launch
 from training.recipes.network.train_loop import Share
 from training.snapshot.rows import LabelledRows
@@ -39,19 +40,15 @@ class Network:
 
     def __init__(self, gpus: int = 0) -> None:
         self._gpus = gpus
-        self._last: tuple[LabelledRows, Signature, TensorEncodings, Encoded] | None = None
+        self._last: tuple[LabelledRows, Signature, TensorEncodings, Encoded, Head] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the cached rows, because each worker process reads its own rows."""
         return type(self), (self._gpus,)
 
     def check(self, signature: Signature, target: Target) -> None:
-        if target.kind != "binary":
-            labels = "numbers" if target.kind == "regression" else f"{len(target.classes)} classes"
-            hint = "set recipe: trees, or a recipe with a command of its own"
-            raise Fatal(f"recipe network supports two classes, but the labels are {labels}", hint, USAGE)
         check_signature.check(signature, target, self.name)
-        if not check_signature.output_row(signature, target):
+        if target.kind == "binary" and not check_signature.output_row(signature, target):
             hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
             raise Fatal(
                 f"recipe network: output {signature.outputs[0].tensor!r} has no dimension except the batch", hint, USAGE
@@ -95,8 +92,8 @@ class Network:
         self.check(signature, rows.target)
         processes = train_loop.processes(self._gpus or workers)
         self._check(processes)
-        learned, encoded = self._encoded(rows, signature)
-        job = job_files.of(encoded, learned, parameters, seed, gpus=self._gpus > 0)
+        learned, encoded, head = self._encoded(rows, signature)
+        job = job_files.of(encoded, learned, parameters, seed, head, gpus=self._gpus > 0)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if job_files.begun(folder, job, budget).epoch < budget:
@@ -109,12 +106,13 @@ class Network:
             ) from None
         return _fitted(folder, job, signature, budget)
 
-    def _encoded(self, rows: LabelledRows, signature: Signature) -> tuple[TensorEncodings, Encoded]:
+    def _encoded(self, rows: LabelledRows, signature: Signature) -> tuple[TensorEncodings, Encoded, Head]:
         """Encode the rows. The encoding is cached for the next trial with the same rows."""
         if self._last is None or self._last[0] is not rows or self._last[1] != signature:
             learned = encoding.learned(rows.tensors, signature)
-            encoded = Encoded(learned.numeric(rows.tensors), learned.named(rows.tensors), rows.outcomes.astype(np.float32))
-            self._last = (rows, signature, learned, encoded)
+            head = create_head(rows.target, rows.outcomes)
+            encoded = Encoded(learned.numeric(rows.tensors), learned.named(rows.tensors), head.encoded(rows.outcomes))
+            self._last = (rows, signature, learned, encoded, head)
         return self._last[2:]
 
     def _check(self, processes: int) -> None:
@@ -129,25 +127,30 @@ class Network:
 class Perceptron:
     """A trained network (implements `training.recipes.Fitted`)."""
 
-    def __init__(self, signature: Signature, encoding: TensorEncodings, weights: list[NDArray[np.float32]]) -> None:
+    def __init__(self, signature: Signature, job: Job, weights: list[NDArray[np.float32]]) -> None:
         self._signature = signature
-        self._encoding = encoding
+        self._encoding = job.encoding
+        self._head = job.head
         self._weights = weights
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the probabilities (B,) of the second class, computed by torch on a CPU."""
+        """Return the scores as in `training.recipes.Fitted.scores`, computed by torch on a CPU."""
         torch = settled()
-        weights = [torch.from_numpy(part) for part in self._weights]
-        numbers, names = (torch.from_numpy(of(tensors)) for of in (self._encoding.numeric, self._encoding.named))
+        dtype = self._head.dtype
+        weights = [torch.from_numpy(part.astype(dtype)) for part in self._weights]
+        numbers = torch.from_numpy(self._encoding.numeric(tensors).astype(dtype))
+        names = torch.from_numpy(self._encoding.named(tensors))
         with torch.inference_mode():
             parts = zip(numbers.split(ROWS_AT_ONCE), names.split(ROWS_AT_ONCE), strict=True)
-            scores: NDArray[np.float64] = torch.cat([logits(weights, *part).sigmoid() for part in parts]).double().numpy()
+            scores: NDArray[np.float64] = (
+                torch.cat([self._head.scores(forward(weights, *part)) for part in parts]).double().numpy()
+            )
         return scores
 
     def onnx(self) -> bytes:
         from training.recipes.network import to_onnx  # importing onnx is slow, and worker processes do not need it
 
-        return to_onnx.onnx(self._signature, self._encoding, self._weights)
+        return to_onnx.onnx(self._signature, self._encoding, self._weights, self._head)
 
 
 def _parameters(params: Params) -> Parameters:
@@ -171,4 +174,4 @@ def _fitted(folder: Path, job: Job, signature: Signature, budget: int) -> Percep
     state = job_files.begun(folder, job, budget)
     if not np.isfinite(state.weights).all():
         raise Fatal(f"the weights of the network became infinite within {budget} epochs", "lower its learning_rate", REFUSED)
-    return Perceptron(signature, job.encoding, views(state.weights, job.shapes))
+    return Perceptron(signature, job, views(state.weights, job.shapes))

@@ -10,7 +10,7 @@ import hashlib
 import io
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from model_registry import atomic_files
 from publisher.errors import REFUSED, Fatal
 from training.recipes.network.encoding import TensorEncodings
+from training.recipes.network.head import BINARY, Head
 from training.recipes.network.model import Parameters, Shape, first, shapes
 
 JOB = "job.json"
@@ -33,6 +34,7 @@ class Job(msgspec.Struct, frozen=True):
     Attributes:
         digest: A digest of these inputs and the rows.
         gpus: Whether GPUs are used.
+        head: The meaning of the outputs.
     """
 
     digest: str
@@ -40,10 +42,11 @@ class Job(msgspec.Struct, frozen=True):
     parameters: Parameters
     encoding: TensorEncodings
     gpus: bool = False
+    head: Head = BINARY
 
     @property
     def shapes(self) -> list[Shape]:
-        return shapes(self.encoding, self.parameters)
+        return shapes(self.encoding, self.parameters, self.head.outputs)
 
 
 class Encoded(NamedTuple):
@@ -52,12 +55,12 @@ class Encoded(NamedTuple):
     Attributes:
         numbers: (B, n) float32.
         names: (B, c) int64, the indices of names.
-        outcomes: (B,) float32.
+        outcomes: (B,), the result of `Head.encoded`.
     """
 
     numbers: NDArray[np.float32]
     names: NDArray[np.int64]
-    outcomes: NDArray[np.float32]
+    outcomes: NDArray[Any]
 
 
 class State(NamedTuple):
@@ -73,13 +76,15 @@ class State(NamedTuple):
     square: NDArray[np.float32]
 
 
-def of(rows: Encoded, encoding: TensorEncodings, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
+def of(
+    rows: Encoded, encoding: TensorEncodings, parameters: Parameters, seed: int, head: Head = BINARY, *, gpus: bool = False
+) -> Job:
     """Create a job; its digest covers all arguments, because all of them determine the weights."""
-    digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, gpus)))
+    digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, head, gpus)))
     for array in rows:
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
-    return Job(digest.hexdigest(), seed, parameters, encoding, gpus)
+    return Job(digest.hexdigest(), seed, parameters, encoding, gpus, head)
 
 
 def write(folder: Path, job: Job, rows: Encoded) -> None:

@@ -46,14 +46,14 @@ def chance(*of: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(of)))
 
 
-def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
-    """Return the shapes of all weights.
+def shapes(encoding: TensorEncodings, parameters: Parameters, outputs: int = 1) -> list[Shape]:
+    """Return the shapes of all weights of a network with so many outputs.
 
     The embedding table of each string column comes first, with the shape (number of known names + 1, dimensions). Then come the
     weights (out, in) and the bias (out,) of each layer.
     """
     tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
-    widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
+    widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, outputs]
     layers: list[Shape] = [shape for into, out in pairwise(widths) for shape in ((out, into), (out,))]
     return [*tables, *layers]
 
@@ -85,8 +85,10 @@ def first(layout: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32
     return np.concatenate(parts).astype(np.float32)
 
 
-def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any] = ()) -> Any:
-    """Return the logits (B,) for numbers (B, n) float32 and indices of names (B, c) int64.
+def forward(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any] = ()) -> Any:
+    """Return the outputs of the network for numbers (B, n) and indices of names (B, c) int64.
+
+    The result is (B,) if the network has one output, else (B, outputs). Weights and numbers have the same dtype.
 
     `masks` are the factors by which the outputs of each hidden layer are multiplied (dropout); empty for none.
     """
@@ -99,7 +101,8 @@ def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any
     for at in range(0, len(layers) - 2, 2):
         hidden = functional.relu(functional.linear(hidden, layers[at], layers[at + 1]))
         hidden = hidden * masks[at // 2] if masks else hidden
-    return functional.linear(hidden, layers[-2], layers[-1]).squeeze(1)
+    outputs = functional.linear(hidden, layers[-2], layers[-1])
+    return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
 
 
 def settled() -> Any:

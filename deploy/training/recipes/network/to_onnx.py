@@ -15,13 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 from model_registry.package.signature import Signature, TensorInput
 from training.recipes.check_signature import output_row
 from training.recipes.network.encoding import STRING, Numbers, TensorEncodings
-from training.snapshot.target import ZERO_OR_ONE
+from training.recipes.network.head import BINARY, Head
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
 
 
-def onnx(signature: Signature, encoding: TensorEncodings, weights: Sequence[NDArray[np.float32]]) -> bytes:
+def onnx(signature: Signature, encoding: TensorEncodings, weights: Sequence[NDArray[np.float32]], head: Head = BINARY) -> bytes:
     """Return the bytes of the ONNX model. `weights` are the tables and layers in the order of `model.shapes`."""
     graph = _Graph()
     tables = len(encoding.vocabularies)
@@ -29,9 +29,10 @@ def onnx(signature: Signature, encoding: TensorEncodings, weights: Sequence[NDAr
     columns = [(names, at, vocabulary) for names in encoding.names for at, vocabulary in enumerate(names.known)]
     for (names, at, vocabulary), table in zip(columns, weights[:tables], strict=True):
         features.append(graph.looked_up(names.tensor, at, vocabulary, table))
-    (width,) = output_row(signature, ZERO_OR_ONE)
-    graph.score(graph.layers(graph.add("Concat", features, axis=1), weights[tables:]), width - 1)
-    output = helper.make_tensor_value_info(signature.outputs[0].tensor, TensorProto.FLOAT, [None, width])
+    row = output_row(signature, head.target)
+    outputs = graph.layers(graph.add("Concat", features, axis=1), weights[tables:], head.dtype)
+    graph.score(outputs, head, row)
+    output = helper.make_tensor_value_info(signature.outputs[0].tensor, TensorProto.FLOAT, [None, *row])
     graph.nodes[-1].output[0] = output.name
     inputs = [helper.make_tensor_value_info(tensor.tensor, _dtype(tensor), [None, *tensor.row]) for tensor in signature.inputs]
     onnx_graph = helper.make_graph(graph.nodes, "network", inputs, [output], graph.constants)
@@ -95,23 +96,32 @@ class _Graph:
         )
         return self.add("Gather", [self.constant(table, np.float32), index], axis=0)
 
-    def layers(self, value: str, weights: Sequence[NDArray[np.float32]]) -> str:
-        """Add the nodes that apply all layers to `value`; return the name of the resulting logits, (B, 1) float32."""
+    def layers(self, value: str, weights: Sequence[NDArray[np.float32]], dtype: type[np.floating[Any]]) -> str:
+        """Add the nodes that apply all layers to `value` in `dtype`; return the name of the outputs, (B, outputs)."""
+        if dtype is np.float64:
+            value = self.add("Cast", [value], to=TensorProto.DOUBLE)
         for at in range(0, len(weights), 2):
             value = self.add("Relu", [value]) if at else value
-            layer, bias = (self.constant(part, np.float32) for part in weights[at : at + 2])
+            layer, bias = (self.constant(part, dtype) for part in weights[at : at + 2])
             value = self.add("Gemm", [value, layer, bias], transB=1)
         return value
 
-    def score(self, value: str, column: int) -> str:
-        """Add the nodes that convert logits to probabilities, and return the name of their result.
+    def score(self, value: str, head: Head, row: tuple[int, ...]) -> str:
+        """Add the nodes that convert the outputs of the layers to scores, and return the name of their result, (B, *row).
 
         Args:
-            value: The name of the logits, (B, 1).
-            column: The column of the second class. If it is 0, the result has only this column, (B, 1); otherwise it has the
-                columns of both classes, (B, 2).
+            value: The name of the outputs, (B, outputs).
+            head: The meaning of the outputs.
+            row: The shape of a row of the result. For two classes, it is (1,) for the probability of the second class, or (2,)
+                for the probabilities of both.
         """
+        if head.target.kind == "classes":
+            return self.add("Softmax", [value], axis=1)
+        if head.target.kind == "regression":
+            value = self.add("Add", [self.add("Mul", [value, self.constant(head.deviation)]), self.constant(head.mean)])
+            value = self.add("Cast", [value], to=TensorProto.FLOAT)
+            return value if row else self.add("Squeeze", [value, self.constant([1], np.int64)])
         value = self.add("Sigmoid", [value])
-        if column == 0:
+        if row == (1,):
             return value
         return self.add("Concat", [self.add("Sub", [self.constant(1, np.float32), value]), value], axis=1)

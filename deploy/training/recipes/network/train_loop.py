@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from training.recipes.network.job_files import Encoded, Job, State, forget, keep
-from training.recipes.network.model import HIDDEN_SHARE, MASKS, ORDER, SHARDS, Parameters, chance, logits, settled, views
+from training.recipes.network.model import HIDDEN_SHARE, MASKS, ORDER, SHARDS, Parameters, chance, forward, settled, views
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -131,15 +131,14 @@ class ShardedBatch(NamedTuple):
     def gradient(self, shard: int) -> Any:
         """Return a shard's contribution to the gradient of the batch's mean loss, as a flat vector."""
         import torch
-        from torch.nn import functional
 
         draw = chance(*self.place, shard)
         device = self.data[0].device
         chosen = torch.from_numpy(self.shards[shard]).to(device)
         numbers, names, outcomes = (array.index_select(0, chosen) for array in self.data)
         hidden = torch.from_numpy(draw.random(tuple(names.shape), np.float32) < HIDDEN_SHARE).to(device)
-        predicted = logits(self.parts, numbers, names.masked_fill(hidden, 0), self._masks(draw, len(chosen), device))
-        loss = functional.binary_cross_entropy_with_logits(predicted, outcomes, reduction="sum") / sum(map(len, self.shards))
+        outputs = forward(self.parts, numbers, names.masked_fill(hidden, 0), self._masks(draw, len(chosen), device))
+        loss = self.job.head.loss(outputs, outcomes) / sum(map(len, self.shards))
         return torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, self.parts)])
 
     def _masks(self, draw: np.random.Generator, rows: int, device: Any) -> list[Any]:

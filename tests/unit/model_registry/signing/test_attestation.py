@@ -150,6 +150,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"dataset": "x", "metrics": {"a": 1}, "residuals": {"edges": [0, 1], "counts": [0.5]}},
         "residuals.counts has 0.5, which is not a count",
     ),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "interval_coverage": {"level": 0.8, "value": 0.7, "low": 0.6}},
+        "interval_coverage.high is None",
+    ),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "interval_coverage": {"level": 80, "value": 0.7, "low": 0.6, "high": 0.8}},
+        "interval_coverage.level is 80; it must be a share from 0 to 1",
+    ),
 ]
 
 

@@ -27,6 +27,7 @@ from tests.unit.scorer.minimal import minimal
 
 PATHS = [path for path, _, _ in VIEWS]
 SCRIPT = "<script>alert(1)</script>"
+COVERAGES = {"champion": 0.81, "challenger": 0.79}
 
 
 def noting() -> Any:
@@ -251,6 +252,21 @@ def test_training_page_shows_verdicts_and_reasons() -> None:
     assert f"scorer train show training.yaml {trained.run_id(1)}" in page
     assert "do not include the run elsewhere" in client(state).get("/training?run=elsewhere").text
     assert "No run matches" in client(state).get("/training?show=same").text
+
+
+def test_training_page_shows_the_coverage_of_intervals_of_both_versions() -> None:
+    level = {"level": 0.8, "low": 0.75, "high": 0.85}
+    sides = {
+        name: {"version": name, "metrics": {"rmse": 1.0}, "interval_coverage": {**level, "value": share}}
+        for name, share in COVERAGES.items()
+    }
+    events = RecordedEvents(1)
+    events.start()
+    events.step("gate", {"verdict": "passed", **sides})
+    page = client(ConsoleState(runs=recorded_runs.history(events), loaded=True)).get(f"/training?run={events.run}").text
+    for role, share in COVERAGES.items():
+        assert f"The intervals of the {role} contain a share of {share:.4f} of the outcomes (95 % interval: 0.7500 to" in page
+    assert "they are meant to contain 0.8." in page
 
 
 def test_verdict_without_trusted_signature_is_shown_as_claim() -> None:

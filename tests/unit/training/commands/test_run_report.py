@@ -4,6 +4,7 @@ import json
 from io import StringIO
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console, RenderableType
@@ -17,7 +18,7 @@ from training.commands import run_report
 from training.pipeline.step_results import Evaluated, JoinResult, Part, as_json
 from training.runs_topic.read_history import find_run
 from training.snapshot.target import Target
-from training.validation_gate.comparison import ConfusionMatrix, Residuals
+from training.validation_gate.comparison import ConfusionMatrix, IntervalCoverage, Residuals
 from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.version_figures import MOST_CLASSES, NO_CLASS, confusion_matrix
 
@@ -174,3 +175,22 @@ def test_matrix_of_the_largest_number_of_classes_and_decisions_that_are_no_class
     read = documents.read(as_json(Evaluated(None, {}, matrix, None, {})), EvaluatedDocument)
     assert read.confusion_matrix is not None
     assert read.confusion_matrix.names[-1] == NO_CLASS
+
+
+def test_coverage_is_reported_with_its_level_and_its_interval() -> None:
+    coverage = {"level": 0.8, "value": 0.79, "low": 0.77, "high": 0.81}
+    metrics = {"rmse": 4.5, "interval_score": 30.0, "interval_coverage": 0.79}
+    champion = {"version": "1", "metrics": {"rmse": 5.0}}
+    challenger = {"version": "2", "metrics": metrics, "interval_coverage": coverage}
+    results = {"champion": champion, "challenger": challenger, "rules": [], "verdict": "passed", "because": "better"}
+    text = " ".join(printed(run_report.comparison(results)).split())
+    assert "interval_coverage (level 0.8)" in text
+    assert "0.7900 (0.7700 to 0.8100)" in text
+    both = {**results, "champion": {**challenger, "interval_coverage": {**coverage, "low": 0.7}}}
+    assert "0.7900 (0.7000 to 0.8100)" in printed(run_report.comparison(both))
+    events = RecordedEvents(1)
+    events.start()
+    events.step("evaluate", Evaluated(None, metrics, None, None, {}, IntervalCoverage(**coverage)))
+    (run,) = recorded_runs.history(events).runs.values()
+    assert run.evaluation is not None
+    assert msgspec.to_builtins(run.evaluation.interval_coverage) == coverage

@@ -21,6 +21,7 @@ from training.export.card import Card
 from training.export.export import ExportedPackage, export
 from training.recipes.trees import FittedTrees, Trees
 from training.snapshot.rows import LabelledRows
+from training.snapshot.target import Target
 
 HOLD_OUT = rows(500, seed=5)
 CARD = Card(
@@ -125,6 +126,19 @@ def test_events_have_their_values_at_their_paths_and_under_their_names() -> None
     (line,) = examples.lines(few, {"p": np.array([[0.25, 0.75]], np.float32)}, signature)
     event = {"after": {"a": 1.5}, "items": [None, {"v": [1, 2]}], "t": 9}
     assert json.loads(line) == {"event": event, "score": [0.25, 0.75], "tolerance": 1e-4}
+
+
+def test_tolerance_of_several_numbers_is_a_share_of_the_largest_one() -> None:
+    outputs = tuple(Output(name, name, 0) for name in ("minutes", "low"))
+    signature = Signature((TensorInput("x", "float32", (InputField("a", "float32"),)),), outputs)
+    one = dataclasses.replace(rows(1), tensors={"x": np.array([[1.0]], np.float32)}, target=Target("regression"))
+    answers = {"minutes": np.array([[20.0]], np.float32), "low": np.array([[-300.0]], np.float32)}
+    (line,) = examples.lines(one, answers, signature)
+    assert json.loads(line) == {
+        "event": {"a": 1.0},
+        "score": {"minutes": 20.0, "low": -300.0},
+        "tolerance": pytest.approx(examples.TOLERANCE * 300),
+    }
 
 
 def test_a_model_that_differs_on_what_is_new_is_refused_with_the_event(fitted: FittedTrees, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, Fatal
 from tests.unit.scorer.minimal import minimal
 from tests.unit.training.labelled_rows import SIGNATURE, rows
 from training.export import parity
 from training.export.card import Card
 from training.export.export import ExportedPackage, export
-from training.snapshot.target import Target
+from training.snapshot.rows import LabelledRows
+from training.snapshot.target import PredictionInterval, Target
 
 CARD = Card("late 1", "own", {}, 7, {"training": 1}, {"AUC": 0.8}, {"Run": "0123"})
 OWN = {
@@ -25,7 +27,14 @@ OWN = {
 }
 
 
-def exported(folder: Path, nodes: Sequence[Any], of: int, shape: Sequence[int | None], extra: str = "") -> ExportedPackage:
+def exported(
+    folder: Path,
+    nodes: Sequence[Any],
+    of: int,
+    shape: Sequence[int | None],
+    extra: str = "",
+    labelled: LabelledRows | None = None,
+) -> ExportedPackage:
     package = folder / "model" / "package"
     package.mkdir(parents=True)
     (package / "signature.json").write_text(json.dumps(OWN))
@@ -36,7 +45,7 @@ def exported(folder: Path, nodes: Sequence[Any], of: int, shape: Sequence[int | 
     (package / "model.onnx").write_bytes(model.SerializeToString())
     if extra:
         (package / extra).touch()
-    return export(folder / "model", None, rows(50), SIGNATURE, folder / "out", minimal(), CARD)
+    return export(folder / "model", None, labelled or rows(50), SIGNATURE, folder / "out", minimal(), CARD)
 
 
 SIGMOID = [helper.make_node("Sigmoid", ["x"], ["p"])]
@@ -44,6 +53,14 @@ SIGMOID = [helper.make_node("Sigmoid", ["x"], ["p"])]
 
 def test_a_model_of_its_own_signature_is_exported(tmp_path: Path) -> None:
     assert exported(tmp_path, SIGMOID, TensorProto.FLOAT, [None, 1]).scores.shape == (50,)
+
+
+def test_a_signature_without_the_outputs_of_the_interval_is_refused(tmp_path: Path) -> None:
+    target = Target("regression", interval=PredictionInterval("lowest", "highest", 0.8))
+    labelled = replace(rows(50), target=target)
+    with pytest.raises(Fatal, match=r"its signature has no output 'lowest' of evaluation\.interval") as raised:
+        exported(tmp_path, SIGMOID, TensorProto.FLOAT, [None, 1], labelled=labelled)
+    assert raised.value.exit_code == REFUSED
 
 
 def test_an_output_of_texts_is_refused(tmp_path: Path) -> None:

@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import softmax
 
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
-from publisher.errors import USAGE, Fatal
+from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes.network import Network, job_files
 from training.recipes.network.encoding import RARE, learned
+from training.recipes.network.head import Head, create_head
 from training.recipes.network.job_files import Encoded, State
 from training.recipes.network.model import SHARDS, Parameters, first, shapes, views
 from training.recipes.network.to_onnx import onnx
 from training.recipes.network.train_loop import added, processes
-from training.snapshot.target import ZERO_OR_ONE
+from training.snapshot.target import ZERO_OR_ONE, Target, TargetKind
 
 X = {"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}
 NAMES = {"tensor": "name", "dtype": "string", "fields": ["name"]}
@@ -87,14 +89,19 @@ def weights_of(stated: Signature, rows: dict[str, Any]) -> list[Any]:
     return views(first(layout, len(encoding.vocabularies), seed=5), layout)
 
 
-def answer(weights: list[Any], numbers: Any, names: Any) -> Any:
-    """Compute the network with numpy in float64."""
+def layers(weights: list[Any], numbers: Any, names: Any) -> Any:
+    """Compute the outputs of the network with numpy in float64."""
     tables = [weights[at][names[:, at]] for at in range(names.shape[1])]
     hidden = np.concatenate([numbers, *tables], axis=1).astype(np.float64)
-    layers = weights[names.shape[1] :]
-    for at in range(0, len(layers) - 2, 2):
-        hidden = np.maximum(hidden @ layers[at].T + layers[at + 1], 0)
-    return 1 / (1 + np.exp(-(hidden @ layers[-2].T + layers[-1])[:, 0]))
+    parts = weights[names.shape[1] :]
+    for at in range(0, len(parts) - 2, 2):
+        hidden = np.maximum(hidden @ parts[at].T + parts[at + 1], 0)
+    return hidden @ parts[-2].T + parts[-1]
+
+
+def answer(weights: list[Any], numbers: Any, names: Any) -> Any:
+    """Compute the probabilities with numpy in float64."""
+    return 1 / (1 + np.exp(-layers(weights, numbers, names)[:, 0]))
 
 
 @given(numbers=arrays(np.float32, (40, 2)), letters=st.lists(st.text(max_size=3), min_size=1, max_size=4))
@@ -110,6 +117,37 @@ def test_the_graph_is_the_encoding_and_the_layers(numbers: Any, letters: list[st
     assert onnx(stated_signature, encoding, weights) == onnx(
         stated_signature, learned(rows, stated_signature), weights_of(stated_signature, rows)
     )
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("classes", (3,)), ("regression", (1,)), ("regression", ())])
+def test_graph_of_other_targets_ends_in_probabilities_or_numbers(kind: TargetKind, shape: tuple[int, ...]) -> None:
+    names = ("a", "b", "c")
+    stated = signature(labels=names) if kind == "classes" else signature(output={"tensor": "p", "shape": shape})
+    rows = {"x": np.arange(12, dtype=np.float32).reshape(6, 2), "name": np.full((6, 1), "n", object)}
+    encoding = learned(rows, stated)
+    head = Head(Target(kind, names if kind == "classes" else ()), mean=1e6, deviation=2e5)
+    layout = shapes(encoding, Parameters(width=7, depth=2), head.outputs)
+    weights = views(first(layout, len(encoding.vocabularies), seed=5), layout)
+    outputs = layers(weights, encoding.numeric(rows), encoding.named(rows))
+    expected = softmax(outputs, axis=1) if kind == "classes" else 1e6 + 2e5 * outputs[:, 0]
+    (answered,) = onnxruntime.InferenceSession(onnx(stated, encoding, weights, head)).run(None, rows)
+    assert answered.shape == (6, *shape)
+    assert answered.reshape(expected.shape) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_labels_of_a_regression_are_standardized_in_any_unit() -> None:
+    outcomes = np.random.default_rng(1).normal(30, 5, 1_000)
+    encoded = [create_head(Target("regression"), unit * outcomes).encoded(unit * outcomes) for unit in (1.0, 1e9)]
+    assert (encoded[0].mean(), encoded[0].std()) == (pytest.approx(0, abs=1e-6), pytest.approx(1))
+    assert encoded[1] == pytest.approx(encoded[0], abs=1e-6)
+    assert create_head(Target("classes", ("a", "b", "c")), outcomes).encoded(np.array([2, 0], np.int16)).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("outcomes", [[1e200, -1e200], [3.0, 3.0]])
+def test_labels_that_cannot_be_standardized_are_refused_with_their_deviation(outcomes: list[float]) -> None:
+    with pytest.raises(Fatal, match=r"recipe network: the labels have the mean .* and the standard deviation") as caught:
+        create_head(Target("regression"), np.array(outcomes))
+    assert caught.value.exit_code == REFUSED
 
 
 def test_numbers_are_standardised_and_names_that_are_rare_are_unknown() -> None:

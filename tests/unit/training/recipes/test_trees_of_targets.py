@@ -13,7 +13,6 @@ from publisher.errors import USAGE, Fatal
 from tests.unit.training.labelled_rows import SIGNATURE, rows
 from training.recipes import check_signature
 from training.recipes.encoding import learned, ordering_numbers
-from training.recipes.network import Network
 from training.recipes.trees import CHUNK, FittedTrees, Trees
 from training.snapshot.rows import LabelledRows
 from training.snapshot.target import Target
@@ -69,6 +68,22 @@ def test_a_training_that_continues_ends_in_the_same_bytes(target: Target, tmp_pa
     assert fitted(target, tmp_path / "resumed", CHUNK + 1).onnx() == fitted(target, tmp_path / "short", CHUNK + 1).onnx()
 
 
+def test_a_quantile_of_the_numbers_is_trained_and_is_the_same_in_onnx(tmp_path: Path) -> None:
+    upper = Target("regression", quantile=0.9)
+    later = with_target(upper, 600, seed=2)
+    model = fitted(upper, tmp_path / "upper", 2 * CHUNK + 5)
+    scores = model.scores(later.tensors)
+    simple = evaluate(upper, constant(upper, later.outcomes, "quantile_loss").scores, later.outcomes)["quantile_loss"]
+    mean = evaluate(upper, fitted(NUMBER, tmp_path / "mean").scores(later.tensors), later.outcomes)["quantile_loss"]
+    loss = evaluate(upper, scores, later.outcomes)["quantile_loss"]
+    assert loss < 0.5 * simple
+    assert loss < mean
+    assert 0.75 < (later.outcomes <= scores).mean() < 0.97
+    assert np.allclose(run(model, later)[:, 0], scores, rtol=1e-6, atol=3e-7)
+    fitted(upper, tmp_path / "resumed", CHUNK + 1)
+    assert fitted(upper, tmp_path / "resumed", 2 * CHUNK + 5).onnx() == model.onnx()
+
+
 def test_large_numbers_keep_the_precision_of_their_output(tmp_path: Path) -> None:
     model = fitted(NUMBER, tmp_path, unit=1e6)
     later = with_target(NUMBER, 300, seed=2, unit=1e6)
@@ -107,10 +122,3 @@ def test_signatures_that_do_not_fit_the_target_are_refused_by_name(signature: Si
     with pytest.raises(Fatal) as raised:
         check_signature.check(signature, target, "trees")
     assert (message in str(raised.value), raised.value.exit_code) == (True, USAGE)
-
-
-@pytest.mark.parametrize(("target", "labels"), [(THREE, "3 classes"), (NUMBER, "numbers")])
-def test_networks_are_for_two_classes(target: Target, labels: str) -> None:
-    with pytest.raises(Fatal, match=f"recipe network supports two classes, but the labels are {labels}") as raised:
-        Network().check(SIGNATURES[target.kind], target)
-    assert raised.value.exit_code == USAGE

@@ -109,7 +109,7 @@ def test_a_command_finds_its_inputs_in_its_folder(tmp_path: Path) -> None:
         "seed": 2013,
         "metric": "auc",
         "goal": "max",
-        "target": {"kind": "binary", "classes": ["0", "1"]},
+        "target": {"kind": "binary", "classes": ["0", "1"], "quantile": None, "interval": None},
     }
     assert 0 <= json.loads((folder / "parameters.json").read_text())["x"] <= 1
     assert json.loads((folder / "resources.json").read_text()) == {"workers": 1, "gpus": 0, "rendezvous": None}

@@ -16,11 +16,12 @@ from publisher.kafka.reader import PartitionBatch
 from scorer.decoding import decoder_factory
 from scorer.decoding.types import Decoder
 from scorer.features.read import FeatureLogDecoder, decode_json
+from scorer.settings import Settings
 from tests.unit.scorer.minimal import minimal
-from training.settings import TrainingSettings
+from training.settings import EvaluationSection, TrainingSettings
 from training.snapshot.files import Frozen, Kind, PartitionFile, finish, path_of
 from training.snapshot.join_labels import Joined, class_counts, find_target, join, outcome_range, split
-from training.snapshot.target import Target
+from training.snapshot.target import PredictionInterval, Target
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000
@@ -276,6 +277,50 @@ def test_other_classes_than_the_signature_has_are_refused(classes: list[str], me
     with pytest.raises(Fatal) as raised:
         find_target(minimal(labels={"topic": LABELS, "classes": classes}), SIGNATURE)
     assert (str(raised.value), raised.value.exit_code) == (message, USAGE)
+
+
+NUMBERS = minimal(labels={"topic": LABELS, "kind": "number"})
+BOUNDS = tuple(Output(name, name, index) for name, index in (("y", 0), ("low", 0), ("high", 0), ("row", None)))
+THREE_OUTPUTS = Signature(SIGNATURE.inputs, (*BOUNDS[:3], replace(BOUNDS[3], shape=(4,))))
+
+
+def evaluation(**stated: Any) -> EvaluationSection:
+    return EvaluationSection.model_validate(stated)
+
+
+def test_target_of_numbers_has_the_quantile_and_the_interval_of_the_settings() -> None:
+    stated = evaluation(quantile=0.9, interval={"low": "low", "high": "high", "level": 0.8})
+    target = find_target(NUMBERS, THREE_OUTPUTS, stated)
+    assert target == Target("regression", quantile=0.9, interval=PredictionInterval("low", "high", 0.8))
+    assert find_target(minimal(), SIGNATURE, evaluation()) == find_target(minimal(), SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "stated", "message", "hint"),
+    [
+        (
+            NUMBERS,
+            {"low": "y", "high": "hi"},
+            "evaluation.interval.high is 'hi', but the signature has no such",
+            "y, low, high",
+        ),
+        (NUMBERS, {"low": "row", "high": "high"}, "evaluation.interval.low is 'row', but this output is a row", "index"),
+        (minimal(), {"low": "low", "high": "high"}, 'evaluation.interval is {"low":"low","high":"high","level":0.8}, but', "2"),
+    ],
+)
+def test_intervals_without_such_outputs_or_numbers_are_refused(
+    settings: Settings, stated: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(Fatal) as raised:
+        find_target(settings, THREE_OUTPUTS, evaluation(interval={**stated, "level": 0.8}))
+    assert (message in str(raised.value), raised.value.exit_code) == (True, USAGE)
+    assert hint in f"{raised.value}; {raised.value.hint}"
+
+
+def test_quantile_of_classes_is_refused_with_its_value() -> None:
+    with pytest.raises(Fatal, match=r"evaluation\.quantile is 0\.9, but the labels are 2 classes: 'on time', 'late'") as raised:
+        find_target(minimal(), SIGNATURE, evaluation(quantile=0.9))
+    assert "labels.kind: number" in raised.value.hint
 
 
 def test_names_of_classes_are_no_numbers() -> None:

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from scorer.console.training.runs import ERRORS
-from training.snapshot.target import Target
+from training.snapshot.target import PredictionInterval, Target
 from training.validation_gate import gate_defaults
-from training.validation_gate.metrics import DEFAULT_METRICS, GOALS, constant, decide, evaluate, goal, matrix
+from training.validation_gate.metrics import DEFAULT_METRICS, GOALS, ModelAnswers, constant, decide, evaluate, goal, matrix
+from training.validation_gate.version_figures import interval_coverage
 
 TWO = Target("binary", ("on time", "late"))
 THREE = Target("classes", ("on time", "late", "very late"))
 NUMBER = Target("regression")
+INTERVAL = Target("regression", interval=PredictionInterval("low", "high", 0.8))
 
 
 @examples(max_examples=60)
@@ -89,6 +91,59 @@ def test_metrics_of_numbers_are_those_of_scikit_learn(events: list[tuple[float, 
     assert evaluate(NUMBER, scores, outcomes) == pytest.approx(expected)
 
 
+@examples(max_examples=40)
+@given(
+    st.lists(st.tuples(st.floats(-1e3, 1e3), st.integers(-50, 50)), min_size=1, max_size=50),
+    st.floats(0.01, 0.99),
+)
+def test_quantile_loss_is_that_of_scikit_learn(events: list[tuple[float, int]], quantile: float) -> None:
+    scores, outcomes = (np.array(column, np.float64) for column in zip(*events, strict=True))
+    measured = evaluate(Target("regression", quantile=quantile), scores, outcomes)
+    assert measured["quantile_loss"] == pytest.approx(reference.mean_pinball_loss(outcomes, scores, alpha=quantile))
+    assert "quantile_loss" not in evaluate(NUMBER, scores, outcomes)
+
+
+def test_interval_metrics_are_those_of_a_computation_by_hand() -> None:
+    outcomes = np.array([5.0, 10.0, 12.0, -3.0, 4.0])
+    intervals = np.array([[0.0, 10.0], [0.0, 10.0], [0.0, 10.0], [-1.0, 1.0], [5.0, 3.0]])
+    # The level is 0.8, so a distance of 1 outside costs 2 / 0.2 = 10. Widths and costs by row: 10 + 0, 10 + 0 (the outcome is
+    # the bound), 10 + 2 * 10, 2 + 2 * 10, and bounds in the wrong order -2 + 1 * 10 + 1 * 10.
+    measured = evaluate(INTERVAL, np.zeros(5), outcomes, intervals=intervals)
+    assert measured["interval_score"] == pytest.approx((10 + 10 + 30 + 22 + 18) / 5)
+    assert measured["interval_coverage"] == pytest.approx(2 / 5)
+    assert measured["interval_width"] == pytest.approx((10 + 10 + 10 + 2 - 2) / 5)
+    for target, without in ((NUMBER, intervals), (INTERVAL, None)):
+        assert not any(name.startswith("interval") for name in evaluate(target, np.zeros(5), outcomes, intervals=without))
+
+
+@examples(max_examples=40)
+@given(st.lists(st.tuples(*[st.floats(-1e3, 1e3)] * 3), min_size=1, max_size=30), st.floats(0.1, 0.95))
+def test_interval_score_is_that_of_the_quantile_losses_of_both_bounds(
+    events: list[tuple[float, float, float]], level: float
+) -> None:
+    table = np.array(events)
+    target = Target("regression", interval=PredictionInterval("low", "high", level))
+    measured = evaluate(target, table[:, 0], table[:, 2], intervals=table[:, :2])["interval_score"]
+    tail = (1 - level) / 2
+    losses = [
+        reference.mean_pinball_loss(table[:, 2], table[:, at], alpha=quantile) for at, quantile in enumerate((tail, 1 - tail))
+    ]
+    assert measured == pytest.approx(sum(losses) / tail)
+
+
+def test_coverage_has_the_wilson_interval_of_its_share() -> None:
+    intervals = np.tile([0.0, 1.0], (10, 1))
+    outcomes = np.array([0.5] * 8 + [2.0] * 2)
+    coverage = interval_coverage(INTERVAL, ModelAnswers(np.zeros(10), np.zeros(10, np.intp), intervals), outcomes)
+    # The Wilson score interval of 8 of 10 at 95 %, with z = 1.95996.
+    z = 1.959964
+    middle = (0.8 + z * z / 20) / (1 + z * z / 10)
+    reach = z / (1 + z * z / 10) * np.sqrt(0.8 * 0.2 / 10 + z * z / 400)
+    assert coverage is not None
+    assert (coverage.level, coverage.value) == (0.8, 0.8)
+    assert [coverage.low, coverage.high] == pytest.approx([middle - reach, middle + reach])
+
+
 def test_scores_that_are_no_probabilities_have_no_brier_score_and_no_log_loss() -> None:
     measured = evaluate(TWO, np.array([-1.0, 3.0]), np.array([0, 1], np.int8))
     assert ({"brier", "log_loss"} & set(measured), measured["auc"], measured["accuracy"]) == (set(), 1.0, 1.0)
@@ -124,6 +179,15 @@ def test_no_constant_has_a_smaller_error_than_the_constant_prediction() -> None:
             evaluate(NUMBER, np.full(200, value), numbers)[metric] for value in np.quantile(numbers, [0.1, 0.4, 0.6, 0.9])
         ]
         assert best < min(others)
+    upper = Target("regression", quantile=0.9)
+    best = evaluate(upper, constant(upper, numbers, "quantile_loss").scores, numbers)["quantile_loss"]
+    for share in (0.5, 0.8, 0.95):
+        assert best < evaluate(upper, np.full(200, np.quantile(numbers, share)), numbers)["quantile_loss"]
+    intervals = constant(INTERVAL, numbers, "interval_score").intervals
+    best = evaluate(INTERVAL, numbers, numbers, intervals=intervals)["interval_score"]
+    for shares in ([0.05, 0.9], [0.1, 0.95], [0.2, 0.8]):
+        other = np.tile(np.quantile(numbers, shares), (200, 1))
+        assert best < evaluate(INTERVAL, numbers, numbers, intervals=other)["interval_score"]
     outcomes = drawn.choice(3, 200, p=[0.6, 0.3, 0.1]).astype(np.int16)
     answers = constant(THREE, outcomes, "log_loss")
     assert set(answers.decisions.tolist()) == {0}

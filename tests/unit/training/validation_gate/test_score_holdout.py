@@ -17,7 +17,7 @@ from tests.support.models import package as made
 from tests.unit.scorer.minimal import minimal
 from tests.unit.training.hold_out import feature_record, rows
 from training.snapshot.rows import Beside, LabelledRows
-from training.snapshot.target import Target
+from training.snapshot.target import PredictionInterval, Target
 from training.validation_gate.score_holdout import AT_A_TIME, scored
 
 THREE = Target("classes", ("a", "b", "c"))
@@ -150,6 +150,44 @@ def test_of_several_outputs_the_one_that_the_decision_names_is_judged(tmp_path: 
         version(tmp_path / "n", number, three_scores), minimal(), with_target(Target("regression"), {"a": 3, "b": 1})
     )
     assert judged[0].scores.tolist() == [4.0]
+
+
+def with_bounds(low: str, high: str) -> Target:
+    return Target("regression", interval=PredictionInterval(low, high, 0.8))
+
+
+BOUNDS = {
+    **LINEAR,
+    "output": [{"name": "sum", "tensor": "sum", "index": 0}, *({"name": f"p{n}", "tensor": "p", "index": n} for n in (0, 1))],
+    "decision": None,
+}
+
+
+def test_intervals_are_the_outputs_that_the_target_names(tmp_path: Path) -> None:
+    version_ = version(tmp_path / "m", BOUNDS, three_scores)
+    events: list[dict[str, Any]] = [{"a": 3, "b": 1}, {"a": 0, "b": 5}]
+    evaluated, _ = scored(version_, minimal(), with_target(with_bounds("p0", "p1"), *events))
+    assert evaluated.scores.tolist() == [4.0, 5.0]
+    assert evaluated.intervals is not None
+    assert evaluated.intervals.tolist() == [[3.0, 1.0], [0.0, 5.0]]
+    assert evaluated.select(np.array([False, True])).intervals.tolist() == [[0.0, 5.0]]  # type: ignore[union-attr]
+    for target in (Target("regression"), with_bounds("p0", "p9")):
+        assert scored(version_, minimal(), with_target(target, *events))[0].intervals is None
+
+
+def test_event_without_a_score_has_no_interval(tmp_path: Path) -> None:
+    rows_ = with_target(with_bounds("p0", "p1"), {"a": 3}, {"a": 3, "b": 1})
+    evaluated, _ = scored(version(tmp_path / "m", BOUNDS, three_scores), minimal(), rows_)
+    assert evaluated.intervals is not None
+    assert np.isnan(evaluated.intervals).tolist() == [[True, True], [False, False]]
+
+
+def test_bound_that_is_a_row_of_numbers_is_refused_by_name(tmp_path: Path) -> None:
+    outputs = [{"name": "sum", "tensor": "sum", "index": 0}, {"name": "row", "tensor": "p"}]
+    version_ = version(tmp_path / "m", {**BOUNDS, "output": outputs}, three_scores)
+    with pytest.raises(Fatal, match=r"the output 'row' of evaluation\.interval is not one number for each event") as raised:
+        scored(version_, minimal(), with_target(with_bounds("sum", "row"), {"a": 3, "b": 1}))
+    assert raised.value.exit_code == REFUSED
 
 
 @pytest.mark.parametrize(

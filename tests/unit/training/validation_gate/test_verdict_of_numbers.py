@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 
 from tests.unit.training.hold_out import DAY, DIGESTS, rows
 from training.settings import GateSection
-from training.snapshot.target import Target
+from training.snapshot.target import PredictionInterval, Target
 from training.validation_gate.comparison import GateComparison
 from training.validation_gate.inputs import VerdictEvidence, Version
 from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.verdict import judge
 
 TARGET = Target("regression")
+UPPER = Target("regression", quantile=0.9)
+INTERVAL = Target("regression", interval=PredictionInterval("low", "high", 0.8))
+NORMAL_80 = 1.2816  # 80 % of a normal distribution are within this many standard deviations
 Scores = NDArray[np.float64]
 
 
@@ -47,8 +50,24 @@ class NumberHoldOut:
         return replace(evidence, **changes)
 
 
-def version(name: str, scores: Scores) -> Version:
-    return Version(name, DIGESTS[name], ModelAnswers(scores, np.zeros(len(scores), np.intp)), 7 if name == "champion" else None)
+def version(name: str, scores: Scores, intervals: Scores | None = None) -> Version:
+    answers = ModelAnswers(scores, np.zeros(len(scores), np.intp), intervals)
+    return Version(name, DIGESTS[name], answers, 7 if name == "champion" else None)
+
+
+def of_target(target: Target, evidence: VerdictEvidence) -> VerdictEvidence:
+    return replace(evidence, rows=replace(evidence.rows, target=target))
+
+
+def with_intervals(hold_out: "NumberHoldOut", champion: float | None, challenger: float) -> VerdictEvidence:
+    """Two versions with the same scores. Their intervals reach so many standard deviations; None for no intervals."""
+    scores = hold_out.known
+    evidence = hold_out.evidence(scores, scores)
+    champion_version, challenger_version = (
+        version(name, scores, None if reach is None else np.column_stack([scores - 15 * reach, scores + 15 * reach]))
+        for name, reach in (("champion", champion), ("challenger", challenger))
+    )
+    return of_target(INTERVAL, replace(evidence, champion=champion_version, challenger=challenger_version))
 
 
 def judged(evidence: VerdictEvidence, **gate: Any) -> GateComparison:
@@ -135,3 +154,63 @@ def test_the_document_has_the_residuals_of_both_versions_in_the_same_bins() -> N
     assert len(residuals[0].edges) == len(residuals[0].counts) + 1
     assert "confusion_matrix" not in comparison.to_dict()["champion"]
     assert list(comparison.champion.metrics) == ["rmse", "mae", "r2"]
+
+
+def test_quantiles_are_compared_by_their_loss_and_not_by_the_typical_error() -> None:
+    hold_out = NumberHoldOut()
+    upper, mean = hold_out.known + 15 * NORMAL_80, hold_out.known
+    better = judged(of_target(UPPER, hold_out.evidence(mean, upper)), promote="better")
+    assert (better.verdict, better.metric) == ("passed", "quantile_loss")
+    assert [rule.name for rule in better.rules][5:] == ["differs", "width", "quantile_loss", "slices"]
+    assert better.champion is not None
+    assert better.champion.metrics["mae"] < better.challenger.metrics["mae"]
+    worse = judged(of_target(UPPER, hold_out.evidence(upper, mean)))
+    assert failed(worse) == ["quantile_loss"]
+    first = of_target(UPPER, hold_out.evidence(None, upper))
+    assert judged(first).verdict == "passed"
+    constant = of_target(UPPER, hold_out.evidence(None, np.full(hold_out.count, float(np.quantile(hold_out.outcomes, 0.9)))))
+    assert failed(judged(constant)) == ["chance"]
+
+
+@pytest.mark.parametrize("reach", [0.3, 4.0])
+def test_intervals_that_are_too_narrow_or_too_wide_are_worse(reach: float) -> None:
+    hold_out = NumberHoldOut()
+    better = judged(with_intervals(hold_out, reach, NORMAL_80), metric="interval_score", promote="better")
+    assert (better.verdict, failed(better)) == ("passed", [])
+    assert failed(judged(with_intervals(hold_out, NORMAL_80, reach), metric="interval_score")) == ["interval_score"]
+    coverage = better.challenger.interval_coverage
+    assert coverage is not None
+    assert coverage.low < 0.8 < coverage.high
+    assert better.challenger.metrics["interval_coverage"] == coverage.value
+
+
+def test_versions_whose_intervals_alone_differ_are_not_the_same() -> None:
+    hold_out = NumberHoldOut(a_day=400)
+    assert judged(with_intervals(hold_out, 1.0, 1.0)).verdict == "same"
+    assert judged(with_intervals(hold_out, 1.0, 1.1)).rules[5].passed
+    assert judged(with_intervals(hold_out, None, 1.0)).rules[5].passed
+
+
+def test_champion_without_intervals_cannot_be_compared_by_their_score() -> None:
+    evidence = with_intervals(NumberHoldOut(a_day=400), None, NORMAL_80)
+    comparison = judged(evidence, metric="interval_score")
+    assert failed(comparison) == ["width"]
+    assert "interval_score is unknown: there are too few rows, or a version has no outputs of evaluation.interval" in (
+        comparison.because
+    )
+    assert comparison.champion is not None
+    assert comparison.champion.interval_coverage is None
+    assert "interval_coverage" not in comparison.to_dict()["champion"]
+    assert judged(evidence).metric == "rmse"
+
+
+def test_slice_with_worse_intervals_is_named() -> None:
+    hold_out = NumberHoldOut()
+    evidence = with_intervals(hold_out, NORMAL_80, NORMAL_80 * 1.001)
+    carrier = np.where(np.arange(hold_out.count) % 25 == 0, "US", "UA")
+    assert evidence.challenger.scored.intervals is not None
+    evidence.challenger.scored.intervals[carrier == "US"] += 40
+    lenient = {"metric": "interval_score", "margin": 0.5, "slices": ["carrier"]}
+    comparison = judged(replace(evidence, slices={"carrier": carrier}), **lenient)
+    assert failed(comparison) == ["slices"]
+    assert "where carrier is 'US'" in comparison.because
