@@ -134,10 +134,10 @@ def join(
     labelled = ~np.isnan(truth)
     rows = events.chosen(newest, event_rows[labelled], truth[labelled].astype(target.dtype), target)
     joined = Joined(rows, np.sort(newest.columns["time"]), events.mature_ms, events.left_out, unused)
-    beside = f"events left out: {events.left_out}; labels: {unused}"
+    remark = f"events left out: {events.left_out}; labels: {unused}"
     if unknown := unused.first.get(Unusable.UNKNOWN_CLASS):
-        beside += f"; the first label of an unknown class is {unknown}: set labels.classes, or labels in the signature"
-    _check_outcomes("the snapshot", joined.rows, len(target.classes), beside)
+        remark += f"; the first label of an unknown class is {unknown}: set labels.classes, or labels in the signature"
+    _check_outcomes("the snapshot", joined.rows, len(target.classes), remark)
     return joined
 
 
