@@ -55,6 +55,7 @@ RUNS = {
     "distributed": ("tests.benchmarks.training.distributed", "a network trained by two processes: ms per step"),
     "gate": ("tests.benchmarks.training.gate", "error rates of the validation gate on real flights"),
     "gpu": ("tests.benchmarks.gpu", "CUDA and TensorRT on a real GPU"),
+    "iceberg": ("tests.integration.iceberg", "the feature log in an Iceberg table, through Kafka Connect under kill -9"),
     "judge": ("tests.benchmarks.judge", "error rates of the rollout analysis on simulated candidates"),
     "labels": ("tests.benchmarks.labels", "a million labels joined with scores, compared with scikit-learn"),
     "learning": ("tests.benchmarks.training.learning", "successive halving, reproducibility and ONNX parity"),

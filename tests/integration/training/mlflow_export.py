@@ -3,7 +3,6 @@
 Not in the check, because mlflow and its dependencies are 800 MB.
 """
 
-import fcntl
 import json
 import os
 import subprocess
@@ -12,15 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 from scorer.console.training.run_history import RecordedRun, RunHistory
 from tests.support import recorded_runs
+from tests.support.pinned_environment import pinned_python
 from tests.support.recorded_runs import RecordedEvents
 from training.runs_topic import mlflow_files
 
 PINNED = "mlflow==3.18.0"
-CACHE = user_cache_path("scorestream-tests")
 READ = """
 import json, sys
 from mlflow import MlflowClient
@@ -36,20 +33,6 @@ for experiment in client.search_experiments():
         )
 print(json.dumps(found))
 """
-
-
-def environment() -> Path:
-    """Return the Python of the virtual environment with mlflow, which is created if it is missing."""
-    folder = CACHE / "mlflow"
-    folder.mkdir(parents=True, exist_ok=True)
-    python, done = folder / "bin" / "python", folder / "installed"
-    with (CACHE / "mlflow.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.is_file() or done.read_text() != PINNED:
-            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", PINNED], check=True)
-            done.write_text(PINNED)
-    return python
 
 
 def example() -> RunHistory:
@@ -111,7 +94,7 @@ def _run_differences(run: RecordedRun, parent: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Export the example and read it with MLflow; return 1 if MLflow reads anything else."""
-    python = environment()
+    python = pinned_python("mlflow", PINNED)
     history = example()
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "mlflow"
