@@ -338,7 +338,7 @@ class TrainingSettings(Configuration):
             "quantile_loss": "evaluation.quantile, such as 0.9",
             "interval_score": "evaluation.interval, such as {low: OUTPUT, high: OUTPUT, level: 0.8}",
         }
-        # The metrics of a command are those that it writes.
+        # A command may write any metric.
         searched = None if self.recipe.command else self.search.metric
         for key, metric in (("gate.metric", self.gate.metric), ("search.metric", searched)):
             if metric in defined and defined[metric] is None:

@@ -14,6 +14,7 @@ from model_registry.errors import RegistryError
 from publisher.errors import INTERRUPTED, USAGE, Fatal
 from publisher.runtime import logs
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
+from scorer.settings import Settings
 from training.commands import run_report
 from training.pipeline import model_lease, pipeline
 from training.pipeline.run import Progress, Run
@@ -21,7 +22,7 @@ from training.pipeline.run_dirs import alone
 from training.pipeline.step_results import RunOutcome
 from training.runs_topic.log_tail import LogTail
 from training.runs_topic.run_events import RunDescription, RunEvents
-from training.runs_topic.topic_events import run_key, topic_events
+from training.runs_topic.topic_events import TopicEvents, run_key, topic_events
 from training.settings import load
 
 PLAN = "plan"
@@ -47,26 +48,37 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
     training, settings = load(path, flags or [])
     if logs.are_json() or logs.writes_json(settings.log.format):
         logs.configure({"training": settings.name}, settings.log.level, settings.log.format)
+    opened: list[TopicEvents] = []
     with alone(training.folder), progress() as shown, LogTail() as tail, contextlib.ExitStack() as stack:
 
         def open_events(folder: Path) -> RunEvents:
-            return stack.enter_context(topic_events(settings, run_key(folder)))
+            opened.append(topic_events(settings, run_key(folder)))
+            return stack.enter_context(opened[-1])
 
-        if missed := pipeline.unpublished(training.folder):
-            with topic_events(settings, run_key(missed)) as events:
-                pipeline.publish_again(missed, events)
-            pipeline.mark_published(missed)
+        _publish_missed_end(training.folder, settings)
         active_run = pipeline.begin(training, settings, shown, open_events, force_new=new)
         if active_run.journal.entry(PLAN):
             log.info("continuing the run in %s; --new starts another run", active_run.folder)
         end = _follow(active_run, until, tail)
         document = run_report.document(active_run.folder)
-    if end is not None:
+    if end is not None and not any(events.dropped for events in opened):
         pipeline.mark_published(active_run.folder)
     print_data(as_json, document, lambda: run_report.shown(document))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
         _report_rejection(end.because, code)
         raise typer.Exit(code)
+
+
+def _publish_missed_end(folder: Path, settings: Settings) -> None:
+    """Publish the last events of the newest run again, if its process may have died before they were published."""
+    try:
+        if missed := pipeline.unpublished(folder):
+            with topic_events(settings, run_key(missed)) as events:
+                pipeline.publish_again(missed, events)
+            if not events.dropped:
+                pipeline.mark_published(missed)
+    except Fatal as error:  # a damaged journal, or a client that cannot be created
+        log.warning("the end of the last run is not published again: %s", error)
 
 
 def _follow(run: Run, until: str | None, tail: LogTail) -> RunOutcome | None:

@@ -120,8 +120,9 @@ def _part(name: str, rows: Labelled) -> Part:
 
 def _nothing_new_since(run: Run) -> str:
     """Return the folder name of the last completed run if a new run would use the same labels, else ""."""
-    # The labels are the same if configuration and topics are unchanged, and the label ranges end at the same offsets. With
-    # `force_new` the result is "".
+    # The labels are the same if configuration, signature file and topics are unchanged, and the label ranges end at the same
+    # offsets. Without a signature file, the signature is that of the champion, which the last run itself may have replaced.
+    # With `force_new` the result is "".
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
     if not ended or run.plan.force_new:
         return ""
@@ -129,6 +130,8 @@ def _nothing_new_since(run: Run) -> str:
     planned = last.result("plan", RunPlan)
     frozen = last.result("freeze", Frozen)
     if not planned or not frozen or planned.config != run.plan.config or frozen.ids != run.frozen.ids:
+        return ""
+    if run.training.signature and planned.signature != run.plan.signature:
         return ""
     ends = [[stop for _, stop in snapshot.spans("labels").values()] for snapshot in (frozen, run.frozen)]
     return ended[-1].name if ends[0] == ends[1] else ""

@@ -126,12 +126,10 @@ class TopicEvents:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._thread.join(2 * POLL_SECONDS + 1)
-        queued = self._producer.flush(FLUSH_SECONDS)
-        if queued or self.dropped:
+        self.dropped += self._producer.flush(FLUSH_SECONDS)
+        if self.dropped:
             log.warning(
-                "%d events of the run were not written to %s; its figures there are incomplete",
-                queued + self.dropped,
-                self._topic,
+                "%d events of the run were not written to %s; its figures there are incomplete", self.dropped, self._topic
             )
 
     def run_started(self, description: RunDescription) -> None:
@@ -172,7 +170,8 @@ class TopicEvents:
     def step_ended(self, step: str, seconds: float, result: object) -> None:
         encoded = NULL
         try:
-            encoded = msgspec.Raw(msgspec.json.encode(result))
+            # The result of a repeated step is the indented text of the journal.
+            encoded = msgspec.Raw(msgspec.json.format(msgspec.json.encode(result), indent=-1))
         except UnicodeEncodeError as error:
             self._drop(f"the result of the step {step} cannot be encoded: {error.reason}")
         small = len(bytes(encoded)) <= MAX_RESULT

@@ -178,10 +178,9 @@ def _interval(signature: Signature, evaluation: EvaluationSection) -> Prediction
     for key, name in (("low", stated.low), ("high", stated.high)):
         output = outputs.get(name)
         if output is None:
-            known = ", ".join(outputs) or "none with a name"
-            hint = f"name one of the outputs in the signature: {known}"
+            hint = f"name one of the outputs in the signature: {', '.join(outputs) or 'none has a name'}"
             raise Fatal(f"evaluation.interval.{key} is {name!r}, but the signature has no such output", hint, USAGE)
-        if output.top or (output.index is None and output.shape not in (None, (), (1,))):
+        if output.top or (output.index is None and output.shape not in (None, ())):
             hint = "name an output of one number, or state its column as index in the signature"
             raise Fatal(f"evaluation.interval.{key} is {name!r}, but this output is a row of numbers", hint, USAGE)
     return PredictionInterval(stated.low, stated.high, stated.level)

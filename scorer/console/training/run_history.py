@@ -182,8 +182,9 @@ class RecordedRun:
 
     @property
     def log_tail(self) -> str:
-        """The end of the log of the last ended attempt."""
-        return next((each.ended.log_tail for each in reversed(self.attempts.values()) if each.ended), "")
+        """The end of the log of the last attempt that ended with a log."""
+        logs = (each.ended.log_tail for each in reversed(self.attempts.values()) if each.ended)
+        return next((log for log in logs if log), "")
 
     @property
     def step(self) -> str:

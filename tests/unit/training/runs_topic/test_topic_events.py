@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from scorer.console.training.documents import MAX_LOG
 from scorer.console.training.run_history import HEARTBEAT_SECONDS, RunHistory
-from scorer.console.training.run_records import AnyRecord, RunEnded, TrialMetrics, decode_run_record
+from scorer.console.training.run_records import AnyRecord, RunEnded, StepEnded, TrialMetrics, decode_run_record
 from training.runs_topic.run_events import RunDescription
 from training.runs_topic.topic_events import TopicEvents, run_key
 
@@ -128,6 +129,23 @@ def test_metric_lines_of_a_long_trial_are_thinned_and_the_last_one_is_written() 
     assert steps[:500] == list(range(1, 501))
     assert len(steps) < 3_000
     assert steps[-1] == 100_001
+
+
+def test_result_from_the_journal_is_written_without_its_white_space() -> None:
+    producer = MemoryProducer()
+    events = writer(producer)
+    events.step_ended("join", 1.0, msgspec.Raw(b'{\n  "run": "0f3c",\n  "version": "1"\n}'))
+    record = producer.records[-1]
+    assert isinstance(record, StepEnded)
+    assert bytes(record.result) == b'{"run":"0f3c","version":"1"}'
+
+
+def test_log_of_an_earlier_attempt_stays_if_the_end_is_published_again() -> None:
+    producer = MemoryProducer()
+    report(writer(producer))
+    writer(producer).run_ended("failed", "all trials failed", 3, "")
+    (run,) = history(producer).runs.values()
+    assert (len(run.attempts), run.log_tail) == (2, "the log")
 
 
 def test_result_that_is_too_large_is_omitted() -> None:
