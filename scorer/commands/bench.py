@@ -79,17 +79,17 @@ class BatchCost:
 class BenchReport:
     """The result of a benchmark.
 
-    The line T(B) = a + b B is fitted to the time of the loop for a batch of B events.
+    The line T(B) = a + b B is fitted to the measured times T of the loop (decode, run the model, encode) for B events.
 
     Attributes:
         buckets: the batch sizes to which the model pads batches; empty without padding.
-        worthwhile: the bucket sizes that `select_sizes` selects for the measured times of the model.
+        worthwhile: the batch sizes for padding that the measured times of the model suggest.
         points: the measured times, by ascending batch size.
         fixed: a, in seconds per batch.
         per_event: b, in seconds per event.
-        latency_target: the latency target in seconds.
-        batch: the largest measured size within the latency target; 0 if none is.
-        events_per_second: the highest throughput of a measured size.
+        latency_target: the setting `batching.latency_target_ms` in seconds.
+        batch: the largest measured batch size whose time of the loop is within the latency target; 0 if there is none.
+        events_per_second: the highest throughput among the measured batch sizes.
         native: which parts of the native library are in use, in words.
     """
 

@@ -260,7 +260,7 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
 
 
 class CountedKeys(ExampleTables):
-    """A look-up in which every key has the same row, and which counts the events without a key.
+    """A table look-up that returns the same row for every key, and counts the events without a key.
 
     Attributes:
         without_key: the number of events of the last batch that have no key, by the name of the table.

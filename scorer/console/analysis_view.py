@@ -102,11 +102,14 @@ class AnalysisView:
     """A canary analysis for display.
 
     Attributes:
+        why: The reasons for the verdict.
+        bars: The confidence interval of each rule as a bar.
+        matrix: The numbers of events by the decisions of champion and candidate; None without decisions.
         psi: The population stability index between both versions' scores; None if it is unknown.
         ks: The Kolmogorov-Smirnov statistic of both versions' scores; None if it is unknown.
         dropped: The reasons why answers are excluded, each with its number of answers, the most frequent first.
         behind: How many seconds the analysis lags behind the newest records; None if unknown.
-        pairs: The number of events that both versions scored. If it differs between the rules, the largest number.
+        pairs: The number of events that both versions scored: the largest number over all rules.
     """
 
     verdict: str

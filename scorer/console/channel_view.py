@@ -37,7 +37,7 @@ class ServedVersion:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSquare:
-    """A partition on the page, with its newest champion version and the first offset that this version scored."""
+    """A square for one partition, with its newest champion version and the first offset that this version scored."""
 
     place: str
     version: str
@@ -70,14 +70,14 @@ class ChannelView:
 
     Attributes:
         verdict: How far the scorers have applied the newest move; None without a move.
-        counts: The number of scorers by their outcome in the move.
-        refusals: Scorers that refuse the new version, with their reasons.
+        counts: The number of scorers by the outcome of the newest move: flipped, waiting or refused.
+        refusals: The names of scorers that refuse the new version, with their reasons.
         served: The champion versions that live scorers serve.
         squares: The partitions that the page shows as squares, with their newest champion versions.
         squares_left_out: The number of partitions that are not in `squares`.
-        flips: The newest version changes of partitions, for the list on the page.
+        flips: The newest version changes of partitions.
         rows: One page of the table of scorers.
-        states: The number of scorers by their state.
+        states: The number of scorers by state: running, silent or stopped.
     """
 
     channel: Channel | None

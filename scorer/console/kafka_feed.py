@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class NoIdReader:
-    """An id reader that reads no ids, because a replay does not need them."""
+    """An id reader that returns None for every record. It is used where ids are not needed."""
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> None:
         """Return None, whatever the record contains."""

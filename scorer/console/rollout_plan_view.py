@@ -56,7 +56,7 @@ class LogEntryView:
 
     Attributes:
         at: The time in Unix seconds.
-        revision: The channel's revision after the entry, if the entry is a start or a move; 0 for other entries.
+        revision: The channel's revision after the start or the move that the entry records; 0 for other entries.
     """
 
     seq: int
@@ -77,10 +77,12 @@ class RolloutPanel:
         baked: How long the current step has baked so far, in seconds.
         wanted: The bake time that the current step needs, in seconds.
         for_person: Whether the rollout waits for the approval of an operator.
+        waits: The reasons why the rollout waits.
         controller: The name of the controller that reported last.
         silent: The seconds since the last record about the rollout.
-        analysis: The last analysis of the current or last step; None if there is none.
-        share: The canary's planned and measured share; None unless a canary step runs.
+        analysis: The newest analysis of the current step, or the last analysis of an ended rollout; None if there is none.
+        psi_limit: The largest allowed population stability index between both versions' scores.
+        share: The canary's planned share of the keys and its measured share of the events; None unless a canary step runs.
     """
 
     id: str

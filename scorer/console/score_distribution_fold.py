@@ -19,12 +19,12 @@ FEWEST = 200  # minimum number of scores of each version for a comparison
 
 @dataclass(slots=True)
 class ScoreWindow:
-    """The newest sampled scores of one version.
+    """The newest sampled scores of one version, and counts of all its sampled score records since the console started.
 
     Attributes:
-        numbers: The newest scores as numbers.
+        numbers: The newest scores as numbers: the largest number of each score.
         decisions: The number of scores by decision.
-        seen: The number of all sampled scores since the start, including scores that are no longer in `numbers`.
+        seen: The number of sampled score records.
         expired: The number of expired events, which have no score.
         fallback: The number of fallback scores, which the scorer has written in place of a score of the version.
         last_ms: The time of the newest score in Unix ms.

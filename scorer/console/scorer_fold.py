@@ -23,10 +23,10 @@ class ScorerState:
 
     Attributes:
         status: The last record.
-        last_seen: When the record was received, in Unix seconds.
+        last_seen: When the last record was received, in Unix seconds.
         base: The earlier record.
-        rate: The scored events per second.
-        fill: The average number of events per batch.
+        rate: The scored events per second, since the earlier record.
+        fill: The average number of events per batch, since the earlier record.
     """
 
     status: ScorerStatus
@@ -54,7 +54,7 @@ class ScorerState:
 
 @dataclass(slots=True)
 class ScorerFold:
-    """The last state of every scorer that writes to a status topic, by name."""
+    """The last reported state of each scorer, read from the status topic."""
 
     last: NewestScorers[ScorerState] = field(default_factory=NewestScorers)
     fleet: fleet_status.Fleet = field(default_factory=fleet_status.Fleet)

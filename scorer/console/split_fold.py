@@ -29,7 +29,7 @@ class SplitFold:
     """Counts the newest sampled scores by role, champion or canary. The key of an event determines its role.
 
     Attributes:
-        scores: For each score, the channel revision, the role, and True if the version in this role did not answer the event.
+        scores: For each score, the channel revision, the role, and True if another version than the one in this role answered.
     """
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))

@@ -37,7 +37,7 @@ REASONS = 100  # distinct reasons of dead letters that are counted; further reas
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel: its current versions, and its newest moves in ascending order.
+    """A channel: its current versions, and its newest moves, the newest last.
 
     `version` and `digest` are those of the champion. `roles` are the other roles, such as a canary, with their versions.
     """

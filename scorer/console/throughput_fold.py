@@ -17,18 +17,18 @@ SAMPLED = 20_000  # largest number of latencies that are kept between two points
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPoint:
-    """One point of the flow charts.
+    """One point of the charts of throughput, lag and latency.
 
     Attributes:
         at: The time in Unix seconds.
-        throughput: Events per second, of all scorers.
-        lag_records: The lag in records.
-        lag_seconds: The lag in seconds; None if unknown.
+        throughput: The scored events per second of all scorers.
+        lag_records: The lag of all partitions in records.
+        lag_seconds: The largest lag of a partition in seconds; None if unknown.
         scored_p50: The median time from event to score, in ms; None without a score.
         scored_p99: The 99th percentile of the time from event to score, in ms; None without a score.
         visible_p50: The median time from score to its arrival in the console, in ms; None without a score.
-        fill: Events per batch.
-        scoring_ms: The time to score a batch of `fill` events, in ms.
+        fill: The average number of events per batch.
+        scoring_ms: The estimated time to score a batch of `fill` events, in ms.
     """
 
     at: float
@@ -44,7 +44,7 @@ class ThroughputPoint:
 
 @dataclass(slots=True)
 class ThroughputFold:
-    """The points of the flow charts. `answered` has the time of each partition's newest sampled event (Unix ms)."""
+    """The points of the charts. `answered` has the time (Unix ms) of the newest sampled event of each input partition."""
 
     points: deque[ThroughputPoint] = field(default_factory=lambda: deque(maxlen=POINTS))
     answered: dict[Partition, int] = field(default_factory=dict)

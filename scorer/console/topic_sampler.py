@@ -12,7 +12,7 @@ from publisher.kafka.partitions import Partition
 class TopicSampler:
     """Limits the records that are read from a topic: `budget` records at first, then `rate` records per second.
 
-    The caller subtracts 1 from `budget` for each record that it reads.
+    `budget` is the number of records that may still be read. The caller subtracts 1 for each record that it reads.
     """
 
     topic: str

@@ -27,8 +27,8 @@ class _Owned:
         committed: the group's committed offset.
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
-        answers_from: the output and dead-letter offsets at which the answers to a recreated input topic begin; None if the
-            topic was not recreated, or if the group has already committed answers to its events.
+        answers_from: the offsets in the output topic and dead-letter topic from which records answer events of the recreated
+            input topic; None if the topic was not recreated, or if the group has already committed answers to its events.
         read: the offset after the last fetched event.
         level_ms: the last time when all events of the partition were answered (no lag), in Unix ms; 0 if never.
         suspect: whether the sandbox process reads the partition, because its records may crash this process.
@@ -49,8 +49,8 @@ class AssignedPartitions:
     """The positions of the partitions that are assigned to this consumer. One thread makes all calls.
 
     Attributes:
-        changes: the number of assignments and losses of partitions so far. The epoch of a partition is the value of `changes`
-            when the partition was assigned.
+        changes: a counter that each assignment and each loss of partitions increments. The epoch of a partition is the value of
+            `changes` when the partition was assigned.
         member: the member id of this consumer in the group, which is part of the metadata of every committed offset.
     """
 

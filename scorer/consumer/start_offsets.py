@@ -48,10 +48,10 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The offsets at which the answers to a recreated input topic begin.
+    """The offsets from which scores and dead letters answer events of a recreated input topic.
 
-    Earlier answers belong to the deleted topic of the same name. `scores` has one offset per partition of the output topic,
-    `letters` has one offset per partition of the dead-letter topic.
+    Earlier records answer events of the deleted topic of the same name. `scores` has one offset per partition of the output
+    topic, `letters` has one offset per partition of the dead-letter topic.
     """
 
     scores: list[int]
@@ -62,10 +62,10 @@ class StartPosition(NamedTuple):
     """The start position of a partition.
 
     Attributes:
-        reason: how the start offset was determined; see `decide_start`.
+        reason: how the start offset was determined: `position` is the committed offset; see `decide_start` for the others.
         position: the offset to read first, with its leader epoch if known.
-        metadata: the metadata for the committed offset.
-        after: the offsets at which the answers to the recreated topic begin; None if `metadata.is_recreated` is False.
+        metadata: the metadata to commit with the offset.
+        after: the first offsets of the answers to a recreated topic; None if `metadata.is_recreated` is False.
     """
 
     reason: StartReason

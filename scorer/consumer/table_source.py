@@ -40,10 +40,10 @@ NOTHING = FetchedTableRecords((), {}, frozenset())
 
 
 class KafkaTableSource:
-    """The records of the topics of tables; see `TableSource`.
+    """The `TableSource` on Kafka: reads the records of table topics.
 
     Args:
-        settings: the connection.
+        settings: the settings of the Kafka connection.
         client_id: the client id.
     """
 
@@ -227,7 +227,7 @@ class KafkaTableSource:
 
 
 class ClientRenewal:
-    """Decides when the client that requests ends and topics must be replaced. Pure.
+    """Decides when the client that requests end offsets and topics must be replaced. Pure.
 
     While requests fail, the time between two replacements is doubled, up to LONGEST_RENEWAL_SECONDS. Otherwise a client that
     needs more than ANSWER_SECONDS to connect to an overloaded cluster would never get an answer.

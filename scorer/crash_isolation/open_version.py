@@ -23,7 +23,7 @@ class NamedPackage:
     Attributes:
         package: the package.
         name: the name of the version for messages: `name:version@digest`, or the path of the folder.
-        is_folder: whether the package is a folder, whose digest is not computed from its content.
+        is_folder: whether the package is a local folder. The digest of such a package does not depend on its content.
     """
 
     package: Package

@@ -78,8 +78,8 @@ class _TrialOutcome(msgspec.Struct, frozen=True):
     """The outcome of a trial that is stored on disk.
 
     Attributes:
-        environment: the digest that the function `environment` returned at the time of the trial.
-        identity: the identity of the version; see `Resolution.identity`.
+        environment: the digest of the settings, runtime versions and memory limit on which the outcome depends.
+        identity: the digest and the channel revision of the version, as one key.
         refused: the reason if the version was refused; "" if it was accepted.
     """
 
@@ -106,8 +106,8 @@ class TrialLoads:
         settings: the settings of the worker.
         journal: the in-flight journal, which stores the version that is being loaded.
         workers: the number of workers that share the memory of the container.
-        on_outcome: called after each trial with one of `load_guard.OUTCOMES`.
-        remember: whether outcomes are stored in the cache, under the digest of the package.
+        on_outcome: a function that is called after each trial with its outcome, one of `load_guard.OUTCOMES`.
+        remember: whether outcomes are stored on disk, under the digest of the package.
     """
 
     def __init__(

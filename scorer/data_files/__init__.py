@@ -1,1 +1,1 @@
-"""Files of tables for people and notebooks: Parquet, CSV and JSON lines. Knows neither Kafka nor models."""
+"""Table files for people and notebooks: Parquet, CSV and JSON lines. Independent of Kafka and of models."""

@@ -15,7 +15,7 @@ End = Literal["empty", "events", "bytes"]
 
 
 class UnreadableRange(NamedTuple):
-    """A range of offsets whose records cannot be read. `first` is its first offset; see `Batch.unreadable` for the last."""
+    """The first offset of a range of unreadable records, and the reason. `Batch.unreadable` describes the last offset."""
 
     first: int
     reason: str

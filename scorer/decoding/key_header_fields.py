@@ -60,7 +60,7 @@ class KeyHeaderDecoder:
 
 
 class _Column:
-    """Decoder of one field that has a source (`from`)."""
+    """Decoder of one field from the record's key, a header, the timestamp or the whole value."""
 
     def __init__(self, field: InputField) -> None:
         self.name = field.name

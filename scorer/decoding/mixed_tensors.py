@@ -44,7 +44,7 @@ class TensorAssembler:
 
 
 class _MixedTensor:
-    """A tensor with at least one added field."""
+    """A tensor with at least one field that is not decoded with the others, but added later."""
 
     def __init__(self, tensor: TensorInput, is_added: Callable[[InputField], bool]) -> None:
         self.name = tensor.tensor

@@ -30,7 +30,7 @@ class PathReader(Protocol):
 class PassthroughDecoder:
     """Decoder that adds the carried fields (`output.carry`) to the valid events of another decoder.
 
-    `marks` are the substrings by which schema headers are recognised.
+    `marks` are substrings of the names of headers that contain schema ids.
     """
 
     def __init__(

@@ -187,7 +187,7 @@ class TableJoin:
 
 
 class TableFieldsDecoder:
-    """Decoder of events with joined fields."""
+    """Decoder of events with joined fields, whose values come from rows of tables."""
 
     def __init__(self, inputs: JoinInputDecoder, join: TableJoin) -> None:
         self._inputs = inputs

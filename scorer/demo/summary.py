@@ -42,7 +42,17 @@ class VersionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSummary:
-    """The counts and latencies of one score topic. A latency is the time from an event's timestamp to the live consumer."""
+    """The counts and latencies of one score topic, from an audit and from a live consumer.
+
+    A latency is the time from the timestamp of an event until the live consumer receives its score.
+
+    Attributes:
+        phantoms: The number of scores of events that do not exist.
+        throughput_eps: The received scores per second.
+        latency_ms: The 50th and 99th percentile of the latencies, by `p50` and `p99`.
+        swap_pause_ms: The largest latency around the promotion; None if unknown.
+        kill_pause_ms: The largest latency around the time when a process was killed; None if unknown.
+    """
 
     events: int
     scored: int
@@ -92,7 +102,10 @@ class TopicSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSummary(TopicSummary):
-    """The summary of the score topic that the demo's scorers write, with its version changes and dead letters."""
+    """The summary of the score topic that the demo's scorers write, with its version changes and dead letters.
+
+    `cut_over` has the first offset that the new version scored, by partition.
+    """
 
     version_regressions: int
     dead_lettered: int

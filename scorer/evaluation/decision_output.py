@@ -42,8 +42,8 @@ class DecidedOutputs:
     """Selects, from scores with several named outputs, the output on which the version bases its decision.
 
     Attributes:
-        names: The name of this output by the version's digest; None if it is unknown.
-        unknown: The number of scores whose output is unknown, by the version's digest.
+        names: The name of this output, by the digest of the version; None if the name is unknown.
+        unknown: The number of scores for which this name is unknown, by the digest of the version.
     """
 
     # A version is looked up once, at its first score with several outputs.

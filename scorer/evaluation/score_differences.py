@@ -52,7 +52,7 @@ class Differences:
         changed: The number of events whose scores differ.
         apart: The number of events whose scores differ in more than numbers, for example in the length of a list.
         total: The sum of the numeric distances of the scores.
-        worst: The largest differences, as a heap.
+        worst: The largest differences as a heap of tuples: distance, tie-breaker, difference.
     """
 
     events: int = 0

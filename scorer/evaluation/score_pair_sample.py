@@ -13,7 +13,7 @@ Pairs = NDArray[np.float64]
 
 
 class PairSample:
-    """A sample of at most `most` pairs of scores. The two scores of a pair are from the same event."""
+    """A sample of at most `most` pairs of scores. A pair has the scores of two versions for the same event."""
 
     # A pair is in the sample if the hash of its event's position is not above a bound, which is halved when there are too many
     # pairs.

@@ -1,6 +1,6 @@
 """Selection of buckets, and division of batches into them. Pure functions.
 
-A bucket is a batch size with its own buffers and graph on the device. Batches are padded to the size of a bucket.
+A bucket is a batch size with its own buffers, and on a GPU its own CUDA graph. Each batch is padded to the size of a bucket.
 """
 
 # On a GPU a batch of 5 takes as long as a batch of 8, and each new batch size needs memory, a graph or an engine.

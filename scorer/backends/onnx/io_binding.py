@@ -27,10 +27,10 @@ class BufferDevice:
     """The device on which input and output buffers are allocated, and its features.
 
     Attributes:
-        name: ONNX Runtime's name of the device.
-        graphs: whether the first run of each bucket is captured as a CUDA graph, which later runs replay.
-        pin: pins a host buffer.
-        unpin: unpins a host buffer.
+        name: ONNX Runtime's name of the device, `cpu` or `cuda`.
+        graphs: whether CUDA graphs are used: the first run of each batch size is captured, and later runs replay it.
+        pin: a function that pins the memory of a host buffer, so that it is not paged out.
+        unpin: a function that unpins the memory.
     """
 
     name: str = "cpu"
@@ -54,7 +54,7 @@ class BindableSession:
     Attributes:
         inputs: the inputs with a batch dimension; all other dimensions are fixed.
         outputs: the outputs that the scores are computed from; all their dimensions except the first are fixed.
-        constants: the inputs that are the same for every batch, by name.
+        constants: the values of the inputs that are the same for every batch, by name.
     """
 
     session: Any
@@ -64,9 +64,9 @@ class BindableSession:
 
 
 class BucketBinding:
-    """The buckets of one model, which run batches of any size. Only one thread at a time may use the buckets.
+    """The buckets of one model: batch sizes with their own input and output buffers. Only one thread at a time may use them.
 
-    A bucket is a batch size with its own buffers. `sizes` are the sizes of the initial buckets, ascending; `add` adds larger
+    A batch of any size is divided into buckets. `sizes` are the sizes of the initial buckets, ascending; `add` adds larger
     buckets.
     """
 

@@ -182,8 +182,8 @@ class OnnxModel:
     Args:
         session: the session of ONNX Runtime.
         package: the package of the version.
-        watch: the time limit of the session's runs.
-        device: the device on which the session runs the model; see `used_device`.
+        watch: the time limit of each run.
+        device: the device that runs the model: `tensorrt`, `cuda` or `cpu`.
     """
 
     def __init__(self, session: Any, package: Package, watch: RunTimeout, device: str) -> None:

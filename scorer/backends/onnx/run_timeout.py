@@ -32,11 +32,12 @@ def wall_time() -> Clock:
 class RunTimeout:
     """The time limit of the runs of one model. Only one run at a time is allowed.
 
-    A background thread checks the limit until this object is freed.
+    A background thread checks the limit until this object is garbage-collected.
 
     Args:
         seconds: the time limit of a run.
-        clock: creates the clock of a run. It is called at the start of each run, in the thread of the run.
+        clock: a function that returns a clock. It is called at the start of each run, in the thread of the run, so that the
+            clock can measure the CPU time of this thread.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], Clock]) -> None:

@@ -50,7 +50,8 @@ class RemoteVersion(Protocol):
     The thread that runs a batch calls `send` and `read`. Other threads call `prepare`.
 
     Attributes:
-        target: the folder of the version's files on the servers; None if this scorer neither loads nor unloads the version.
+        target: the folder from which the servers load the version's files; None if this scorer neither loads nor unloads the
+            version.
     """
 
     target: Path | None
@@ -103,8 +104,8 @@ class SentRequest:
     """A request that was sent to the server `at`, in flight or completed.
 
     Attributes:
-        run: the number of the batch, counted by the dispatcher.
-        chunk: the rows of the request.
+        run: the sequence number of the batch.
+        chunk: the rows of the batch that the request contains.
         at: the number of the server.
         sent_at: the time of sending, in monotonic seconds.
         call: the gRPC future.

@@ -29,7 +29,7 @@ class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         model: the name of the model on the server; if empty, the name of the package is used.
         version: the version on the server, an integer for TensorFlow Serving.
         label: the label of a version on the server, in place of `version`.
-        signature: the name of the SavedModel's signature to call.
+        signature: the name of the signature to call in a SavedModel.
     """
 
     model: str = ""

@@ -77,9 +77,9 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    FILES is the name of a folder with files for a server. If a package has this folder, the backend copies it to
-    `model.server_folder`, from which the servers load, and loads the version on the servers. Closing the model unloads the
-    version. If a package does not have the folder, the version must already be on the servers.
+    FILES is the name of the folder in a package that contains the files for the servers. If a package has this folder, the
+    backend copies it to `model.server_folder`, from which the servers read, and makes the servers load the version. Closing the
+    model unloads the version. If a package does not have the folder, the version must already be on the servers.
     """
 
     NAME: ClassVar[str]

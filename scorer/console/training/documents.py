@@ -57,9 +57,9 @@ class AttestedMatrix(msgspec.Struct, frozen=True):
 
 
 class CoverageFigures(msgspec.Struct, frozen=True):
-    """The share of the outcomes in their predicted intervals, with its confidence interval.
+    """The share of the outcomes that are in their predicted intervals (`value`), with its confidence interval.
 
-    `level` is the share that the intervals are meant to contain.
+    `level` is the intended share, for example 0.9 for intervals that should contain 90 % of the outcomes.
     """
 
     level: Number
@@ -69,7 +69,7 @@ class CoverageFigures(msgspec.Struct, frozen=True):
 
 
 class MetricDifference(msgspec.Struct, frozen=True):
-    """The challenger's metric minus the champion's, with its confidence interval."""
+    """The challenger's metric minus the champion's (`value`), with its confidence interval."""
 
     value: Number
     low: Number
@@ -111,7 +111,8 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 class SliceResult(msgspec.Struct, frozen=True):
     """The difference of a metric on the rows in which `field` has the value `value`. `rows` is the number of these rows.
 
-    `scale` is the number by which the margin is multiplied; None if the margin is absolute.
+    The margin of a slice is the largest allowed loss against the champion. `scale` is the number by which the margin is
+    multiplied; None if the margin is absolute.
     """
 
     field: Text
@@ -201,7 +202,7 @@ class SearchDocument(msgspec.Struct, frozen=True):
     Attributes:
         goal: Whether a larger or a smaller metric is better.
         spent: The number of trees or epochs that the search has trained.
-        unstopped: The number that it would have trained without early stopping.
+        unstopped: The number of trees or epochs that it would have trained without early stopping.
     """
 
     metric: Text = ""
@@ -215,7 +216,7 @@ class SearchDocument(msgspec.Struct, frozen=True):
 
 
 class GateMargins(msgspec.Struct, frozen=True):
-    """The margins of the validation gate, from the run's configuration."""
+    """The largest allowed loss of the metric against the champion: on all rows (`margin`), and on a slice (`slice_margin`)."""
 
     margin: Number | None = None
     slice_margin: Number | None = None

@@ -90,9 +90,9 @@ class RecordedTrial:
     """A trial of a run, or the training of the final model.
 
     Attributes:
-        points: The metric values by budget.
-        seconds: The training time by budget: the seconds from the previous budget up to this one.
-        running: The budget up to which the trial is being trained; None if no training is under way.
+        points: The metric values by budget. A budget is a number of trees or epochs to which the trial is trained.
+        seconds: The training time by budget, from the previous budget to this one.
+        running: The budget to which the trial is being trained now; None if it is not being trained.
         failure: Why the trial failed; empty if it did not.
     """
 
@@ -126,7 +126,7 @@ class RecordedRun:
 
     Attributes:
         last_seen: When the newest record was stored, in Unix seconds.
-        log: The newest events as lines: when (Unix ms), and the text.
+        log: The newest events: the time of each (Unix ms) and its text.
         left_out: The number of records that exceeded a limit and were ignored.
     """
 
@@ -340,8 +340,8 @@ class RunHistory:
 
     Attributes:
         forgotten: The number of older runs that were removed to limit the memory.
-        max_bytes: The most bytes of all records.
-        max_run_bytes: The most bytes of the records of one run.
+        max_bytes: The maximum size of all records in bytes.
+        max_run_bytes: The maximum size of the records of one run in bytes.
     """
 
     max_bytes: int = MAX_BYTES

@@ -67,7 +67,7 @@ class RunStarted(RunRecord, frozen=True, kw_only=True, tag="run_started"):
 
     Attributes:
         folder: The folder of the run on its host.
-        program: The version of the program.
+        program: The version of the package `scorestream`.
         metric: The metric by which the search compares trials.
     """
 
@@ -95,7 +95,7 @@ class RunAlive(RunRecord, frozen=True, kw_only=True, tag="run_alive"):
 
 
 class StepRecord(RunRecord, frozen=True, kw_only=True):
-    """An event of a step."""
+    """An event of a step of the run, such as the step `join`."""
 
     step: RunKey
 
@@ -131,7 +131,7 @@ class StepFailed(StepRecord, frozen=True, kw_only=True, tag="step_failed"):
 class TrialRecord(RunRecord, frozen=True, kw_only=True):
     """An event in the training of a trial or, if `final` is True, of the final model.
 
-    `budget` is in trees, epochs or other units.
+    `budget` is the number of trees, epochs or other units to which the model is trained.
     """
 
     trial: Count

@@ -60,7 +60,7 @@ class DifferenceBar:
 
     Attributes:
         difference: The difference with its interval.
-        limit: The bound that the worse end of the interval must not cross, such as the negative margin; None without one.
+        limit: The bound, such as -0.002, that the worse end of the interval must not cross; None without one.
         tone: The name of the bar's colour: `good` if the worse end of the interval is within the limit, `bad` if it is not, and
             `wait` without a limit.
         left: The x coordinate of the lower bound.
@@ -130,7 +130,7 @@ class TrainingRun:
         recorded: The records of the run; None if the topic of runs has none. They change while the run is running, so they may
             be read only under the lock of the state, and not in a template.
         parameters: The recipe, seed and search, from the records; None without records.
-        seconds: The cost of the run in seconds, from the records; None without records.
+        seconds: The time that the run's processes have worked, in seconds, from the records; None without records.
         state: The state or outcome of the run, from the records; empty without records.
         attested: Whether the documents come from the registry. If False, they come from the records of the run.
     """

@@ -1,4 +1,4 @@
-"""The results of a training run's steps in the topic of runs, limited to the fields that the console and `show` display.
+"""The results of a run's steps in the topic of runs, limited to the fields that the console and `scorer train show` display.
 
 Undeclared keys are ignored, and missing keys have defaults. Every text, list and number is bounded, as in `documents.py`.
 """
@@ -30,21 +30,21 @@ NO_TIME = 0
 
 
 class PlanDocument(msgspec.Struct, frozen=True):
-    """The plan: when the run began, and the digest of its environment (installed packages and Python version)."""
+    """The result of the step `plan`: the start of the run, and the digest of its environment (packages and Python version)."""
 
     began_ms: UnixMs = NO_TIME
     environment: Text = ""
 
 
 class FrozenDocument(msgspec.Struct, frozen=True):
-    """The freeze of the offset ranges: its time, and the id of the Kafka cluster."""
+    """The result of the step `freeze`, which fixes the offset ranges to read: its time, and the id of the Kafka cluster."""
 
     now_ms: UnixMs = NO_TIME
     cluster_id: Text | None = None
 
 
 class CopiedDocument(msgspec.Struct, frozen=True):
-    """The copied snapshot: its digest, and its numbers of events and labels."""
+    """The result of the step `copy`: the digest of the copied snapshot, and its numbers of events and labels."""
 
     digest: Text = ""
     events: Count = 0
@@ -52,7 +52,7 @@ class CopiedDocument(msgspec.Struct, frozen=True):
 
 
 class SkippedRows(msgspec.Struct, frozen=True):
-    """Omitted events or labels by reason: `counts` has their number, and `first` the position of the first."""
+    """Omitted events or labels: for each reason, their number (`counts`) and the position of the first one (`first`)."""
 
     counts: ClassCounts = {}
     first: Annotated[dict[Text, Annotated[str, Meta(max_length=1_000)]], Meta(max_length=100)] = {}
@@ -62,8 +62,8 @@ class RowsPart(msgspec.Struct, frozen=True):
     """The rows of one split of the dataset: training, validation or hold-out.
 
     Attributes:
-        from_ms: The first time of the rows (Unix ms).
-        to_ms: The last time of the rows (Unix ms).
+        from_ms: The time of the oldest row (Unix ms).
+        to_ms: The time of the newest row (Unix ms).
         classes: The number of rows by class; empty for a regression.
         outcomes: The mean and the range of the labels of a regression.
     """
@@ -77,7 +77,20 @@ class RowsPart(msgspec.Struct, frozen=True):
 
 
 class JoinDocument(msgspec.Struct, frozen=True):
-    """The join of events and labels: their counts, the rows of each split (`parts`), and the id and version of the run."""
+    """The result of the step `join`, which joins events and labels.
+
+    Attributes:
+        mature: The number of events that are old enough to have a label.
+        labelled: The number of mature events that have a label.
+        coverage: `labelled` divided by `mature`.
+        classes: The number of labelled events by class; empty for a regression.
+        outcomes: The mean and the range of the labels of a regression.
+        left_out: The omitted events.
+        labels: The labels that were not used.
+        parts: The rows of each split of the dataset.
+        run: The id of the run.
+        version: The name of the version that the run trains.
+    """
 
     mature: Count = 0
     labelled: Count = 0
@@ -106,13 +119,13 @@ class EvaluatedDocument(msgspec.Struct, frozen=True):
 
 
 class PushedDocument(msgspec.Struct, frozen=True):
-    """The push: the digest of the version."""
+    """The result of the step `push`: the digest of the version."""
 
     digest: Text = ""
 
 
 class PromotionDocument(msgspec.Struct, frozen=True):
-    """The promotion: the channel, and either its new revision or the id of the started rollout; the other field is None."""
+    """The result of the step `promote`: the channel, and its new revision or the id of a started rollout; the other is None."""
 
     outcome: Text = ""
     channel: Text = ""

@@ -39,7 +39,7 @@ class TrialTable:
     """The trials of a run.
 
     Attributes:
-        metric: The metric of the scores.
+        metric: The name of the metric by which the trials are scored.
         names: The names of the parameters.
         sort: The name of the column by which the rows are sorted.
         left_out: The number of trials that are not listed.

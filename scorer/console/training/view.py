@@ -30,9 +30,9 @@ class TrainingPage:
         run: The requested run; None if it does not exist or none is requested.
         asked: Whether the query names a run, which may not exist.
         verdicts: The number of runs by verdict.
-        chart: The values of `metric` of all versions as a plot; empty without versions.
-        metric: The metric of the chart.
-        metrics: The metrics that the chart can show.
+        chart: The plot of a metric over all versions; empty without versions.
+        metric: The name of this metric.
+        metrics: The names of the metrics that the chart can show.
         left_out: The number of older versions and runs that are not read.
         read: Whether all versions, except the older ones in `left_out`, were read at least once.
     """
@@ -55,12 +55,12 @@ class RunRecords:
 
     Attributes:
         steps: The name of each step, its seconds (None while it is running), and why it failed.
-        metric: The metric of the curves.
-        metrics: The metrics that the curves can show.
-        events: The newest events: when, in Unix seconds, and the text.
+        metric: The name of the metric in the plot of learning curves.
+        metrics: The names of the metrics that this plot can show.
+        events: The newest events: the time of each (Unix seconds) and its text.
         log: The end of the log of the run.
         failures: The name of each failed trial, the reason and the end of its log.
-        trial_seconds: The training time of all trials in seconds.
+        trial_seconds: The training time of all trials and of the final model in seconds.
         attempts: The number of processes that have worked on the run.
         dropped: The number of events that the run could not write.
         left_out: The number of records that exceeded a limit of the console.
@@ -89,7 +89,7 @@ class RunPage:
     Attributes:
         records: The records of the run; None without records.
         trials: The trials as a table; None without trials.
-        residuals: The residuals of a regression; empty for a classification.
+        residuals: The plot of the residuals of a regression; empty for a classification.
         spans: The offset ranges of the events and labels that the run read.
         spans_left_out: The number of further offset ranges.
         commands: The element id, the label and the text of each command.

@@ -24,8 +24,8 @@ from scorer.native.byte_columns import ByteColumn
 class MsgspecRows:
     """Decoder of one JSON format, and base of the decoders of objects, arrays and envelopes.
 
-    A subclass may set the attribute `scanned`, the native scanner. If it is set, the scanner reads batches of at least `fewest`
-    events, and also smaller batches whose values are in one buffer (a ByteColumn). msgspec reads all other batches.
+    A subclass may set the attribute `scanned` to a decoder that uses the native scanner. This decoder then reads batches of at
+    least `fewest` events, and smaller batches whose values are in one buffer (a ByteColumn). msgspec reads all other batches.
     """
 
     scanned: NativeRows | None = None

@@ -79,7 +79,7 @@ class _Failure(NamedTuple):
     """The reason why events with a certain schema id are dead-lettered.
 
     Attributes:
-        until: the time (of the registry's clock) from which the id may be looked up again.
+        until: the monotonic time in seconds from which the id may be looked up again.
         error: the error text that the dead letters of these events have.
         skipped_events: 0 if the look-up of the id failed. If the id was not looked up because its budget was spent, the number
             of events with this id in the batch.
