@@ -45,9 +45,9 @@ class DescribedTopic:
         max_bytes: The largest accepted record batch in bytes; Apache Kafka's default if the limit is unknown.
         limit_known: Whether the broker returned `max_bytes`. This requires the permission to describe the topic's
             configuration.
-        retention_seconds: How long the topic retains records; None if it does not delete records by age, or if the client may
-            not describe its configuration.
-        cleanup_policy: The topic's `cleanup.policy`; None if the client may not describe its configuration.
+        retention_seconds: How long the topic retains records; None if it does not delete records by age, or if the client is
+            not allowed to describe the configuration.
+        cleanup_policy: The topic's `cleanup.policy`; None if the client is not allowed to describe the configuration.
     """
 
     name: str

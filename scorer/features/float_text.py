@@ -1,8 +1,8 @@
 """Conversion of decimal numbers to floats of a smaller dtype with one rounding.
 
-A decimal text that is read as a float64 and then converted to a float32 is rounded twice. The result is wrong if the float64 is
-exactly halfway between two float32 numbers but the text is not. An example is `7.038531e-26`, although it is the shortest text
-of a float32. Therefore such numbers are converted again from their exact text.
+A decimal text that is read as a float64 and then converted to a float32 is rounded twice. The result can be wrong if the
+float64 is exactly halfway between two float32 numbers but the text is not, as with `7.038531e-26`. Such numbers are converted
+again from their exact text.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
-"""Encoding of the inputs of a batch as pieces of feature records, column by column, in JSON and in Avro.
+"""Encoding of the model inputs of a batch for its feature records, column by column, in JSON and in Avro.
 
-Numbers are encoded for all rows of a tensor in one call. Texts, uint64 in Avro, and arrays of varying length are encoded row
-by row. A piece is one part of the value of each record; see `RecordPiece`. Each tensor becomes one piece with a text per event.
-The format may need constant pieces before and after this piece.
+The value of each record consists of parts. A piece (`RecordPiece`) contains the same part for all records of the batch. Each
+tensor becomes one piece with one text per event. The format may need constant pieces before and after it, such as a field name.
+Numbers are encoded for all rows of a tensor in one call. Texts, uint64 in Avro, and arrays of varying length are encoded row by
+row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

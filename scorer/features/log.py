@@ -47,8 +47,8 @@ class _PartitionSearch:
     """The wanted scores of one input partition.
 
     Attributes:
-        missing: the scores whose records have not been found yet.
-        last_offset: the largest offset of all wanted scores.
+        missing: the scores whose feature records have not been found yet.
+        last_offset: the largest offset of the events of the wanted scores.
         last_ms: the latest time of scoring of all wanted scores, in Unix ms.
     """
 
@@ -58,9 +58,9 @@ class _PartitionSearch:
 
 
 class LogSearch:
-    """A search for the records of wanted scores in one partition of the log. Pure.
+    """A search for the feature records of wanted scores in one partition of the feature log. Pure.
 
-    Call `add` for each wanted score. Then pass the records of the partition to `take`, in their order.
+    Call `add` for each wanted score. Then pass the records of the partition to `take`, in the order of their offsets.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class FeatureLog:
     """The feature log of one scorer: the topic `features.topic`, which must be configured.
 
     Attributes:
-        skipped: The unreadable records that were skipped. Each of them may belong to a wanted score.
+        skipped: The counter of unreadable records, which are skipped. Each of them may belong to a wanted score.
     """
 
     def __init__(self, settings: Settings, reader: TopicReader) -> None:

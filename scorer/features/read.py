@@ -65,7 +65,7 @@ class FeatureRecord(msgspec.Struct, frozen=True, kw_only=True):
         digest: The digest of that version.
         role: The role of that version: champion or canary.
         revision: The revision of the channel.
-        inputs: The values by field name. An array is a flat list, and NaN may be None.
+        inputs: The inputs of the model by field name. An array is a flat list, and NaN may be None.
         text: The JSON text of `inputs`; empty if the record is not in JSON.
     """
 
@@ -136,7 +136,7 @@ class AvroFeatureReader:
     """Decoder of feature records in Avro, whose values begin with Confluent's header.
 
     Args:
-        schema: A function that returns the text of the schema with this id. It is called once for each id. It raises
+        schema: A function that returns the text of the schema with a given id. It is called once for each id. It raises
             UnreadableFeatures if the schema does not exist, and DependencyUnavailable if the schema registry is unavailable.
     """
 
@@ -206,8 +206,8 @@ def _checked(record: FeatureRecord) -> FeatureRecord:
 class FeatureDecoder:
     """Converter of feature records to the tensors of one signature.
 
-    A record of another version is also converted if it has all fields of the signature. The tensors then contain the values
-    that the other version received. The defaults of this signature never apply.
+    A record of another model version is also converted if it has all fields of the signature. The tensors then contain the
+    values that the other version received. Missing values are never replaced by the defaults of the signature.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -241,9 +241,9 @@ class FeatureDecoder:
 
 
 class FeatureLogDecoder:
-    """A `Decoder` whose values are records of the feature log in place of events.
+    """A `Decoder` that decodes records of the feature log instead of events, so that a model scores the logged inputs.
 
-    With this decoder, a model scores the logged inputs. A value that is not a feature record is rejected as malformed.
+    A value that is not a feature record is rejected as malformed.
     """
 
     def __init__(self, signature: Signature, read: ReadFeatures) -> None:

@@ -1,8 +1,8 @@
 """Building of feature records: the records with the inputs of scored events, for the topic `features.topic`.
 
-A record has the key and the timestamp of its event. The records are encoded as columns, and are produced natively if the batch
-was fetched natively. This module does not call Kafka. It never makes an event fail: a record that cannot be encoded, or that is
-too large for the topic, is left out and counted.
+A record has the key and the timestamp of its event. The records are encoded as columns. The native library produces them if it
+also fetched the batch. This module does not call Kafka. It never makes an event fail: a record that cannot be encoded, or that
+is too large for the topic, is left out and counted.
 """
 
 import logging
@@ -53,13 +53,13 @@ class FeatureRecords:
 
 @dataclass(frozen=True, slots=True)
 class ScoredEvents:
-    """Scored events of a batch, all of which have the same encoder of feature records.
+    """Scored events of a batch whose feature records are built with one encoder.
 
     Attributes:
         batch: the batch of the events.
         rows: (n,), the index of each event in the batch, ascending.
         ids: the ids of the events, encoded as the content of JSON strings.
-        tensors: the tensors with which the model was run; row i belongs to event i.
+        tensors: the input tensors of the model; row i belongs to the event at `rows[i]`.
         answers: the versions that scored the events.
         scored_ms: the time of scoring in Unix ms.
     """
@@ -84,9 +84,9 @@ class FeatureRecordBuilder:
 
     Attributes:
         topic: the topic of the feature log.
-        partitions: the number of partitions of the topic that are used.
+        partitions: the number of partitions of the topic to which records are written.
         room: the maximum size of a record in bytes: its key plus its value.
-        sample: the selection of the logged events; None for all events.
+        sample: the selection of the keys whose events are logged; None for all events.
     """
 
     topic: str

@@ -31,8 +31,8 @@ class EventColumns:
 
     Attributes:
         ids: the ids, encoded as the content of JSON strings.
-        places: the topics and partitions of the events, each once.
-        lanes: (n,) int32, for each event the index of its place.
+        places: the distinct (topic, partition) pairs of the events.
+        lanes: (n,) int32, for each event the index of its pair in `places`.
         offsets: (n,) int64, the offsets of the events.
         times: (n,) int64, the times of the events in Unix ms.
     """

@@ -36,10 +36,10 @@ class FetchedRecords:
     """The records of one fetch as columns.
 
     Attributes:
-        values: the value of each row. Rows that are not in `partitions` are failures.
+        values: the value of each row. A row is a record if an entry of `partitions` contains it, and otherwise an error.
         keys: the key of each row.
-        headers: a function from the rows of records, (n,), to the headers of these records.
-        partitions: the rows of each partition.
+        headers: a function that takes the rows of n records, (n,), and returns the headers of each record.
+        partitions: for each partition, the rows and offsets of its records.
         size: the size of all values in bytes.
     """
 
@@ -94,7 +94,7 @@ class FetchSource(Protocol):
 
 
 class FetchedEvents(Protocol):
-    """The result of one fetch: the events, the failures, and the reached ends of partitions."""
+    """The result of one fetch: the events, the errors of the Kafka client, and the partitions that were read to their end."""
 
     @property
     def failures(self) -> Sequence[FetchFailure]:

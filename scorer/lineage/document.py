@@ -53,13 +53,15 @@ class LineageAnswer:
 class Lineage:
     """The lineage of an answer: its event, its version, and the records that show why this version answered.
 
+    A cut-over record states the offset from which a version scores a partition.
+
     Attributes:
         place: The position of the event.
         event: The event; None if the topic no longer holds it.
         answer: The score or dead letter; None if no topic holds one.
-        swap: The record of the partition's cut-over to the version that answered; None if there is none.
-        instead_of: The cut-over record of the canary that should have answered but failed; None if there is none.
-        move: The channel move that deployed the version; None if it is unknown.
+        swap: The cut-over record of the version that answered, for the event's partition; None if there is none.
+        instead_of: The cut-over record of the canary, if the canary should have answered but failed; otherwise None.
+        move: The move of the channel to the version; None if it is unknown.
         signer: The identity that signed the version; None if it is unknown.
         bucket: The bucket of the event's key in the traffic split, a number from 0 to 9,999; None without a canary.
         corrections: The corrections of the answer.

@@ -43,7 +43,10 @@ STRETCH = 10_000  # offsets at which the binary search ends and the rest is read
 
 
 class CutOverRecord(msgspec.Struct):
-    """A record of a partition's cut-over to a version, with the fields that the lineage needs."""
+    """A cut-over record, reduced to the fields that the lineage needs.
+
+    It states that a version scores the events of a partition from the offset `cut_over_offset` on.
+    """
 
     topic: str
     partition: Int64
@@ -93,7 +96,7 @@ def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None]
 
 
 class LineageReader:
-    """Read the lineage of one scorer's answers. Every method raises Fatal under the same conditions as TopicReader."""
+    """Read the lineage of one scorer's answers. Every method raises the Fatal errors of TopicReader."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -7,7 +7,10 @@ FORGET = 0.98  # factor on the weights of earlier batches at each new batch: abo
 
 @dataclass(slots=True)
 class LatencyModel:
-    """A least-squares fit of T(B) = a + b B, the time of a batch of B events in seconds."""
+    """A least-squares fit of T(B) = a + b B, the time of a batch of B events in seconds.
+
+    The attributes are sums over the observed batches, in which earlier batches have smaller weights.
+    """
 
     # The fields are the exponentially weighted sums of 1, B, T, B*B and B*T over the observed batches.
 

@@ -49,8 +49,9 @@ class LoadedModel:
         cost: the expected time of a batch, from decoding to the commit of its transaction.
         inference: the expected time of the model alone for a batch.
         runs: the division of a batch into several runs of the model; None if the model runs once per batch.
-        broken: a function that creates the error which `check_control_row` raises.
-        control: the control row: one row of input tensors that the model scored when it was loaded.
+        broken: a function that creates the error to raise if the model fails on the control row.
+        control: the control row: one row of input tensors that the model scored when it was loaded. If the model fails on other
+            rows, the control row shows whether the model itself is broken.
     """
 
     model: Model

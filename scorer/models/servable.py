@@ -81,14 +81,14 @@ class Servable:
 
 @dataclass(frozen=True, slots=True)
 class CanaryArm:
-    """The candidate of the channel, its share of the keys, and the version that answers these keys.
+    """The candidate version of the channel, and the share of the keys that it answers.
 
     Attributes:
         digest: the candidate's manifest digest.
-        percent: the percentage of keys that the candidate answers.
-        split: the selection of the candidate's keys.
+        percent: the percentage of keys that the candidate answers; 0 for a shadow.
+        split: the selection of the keys that the candidate answers.
         servable: the loaded candidate; None if this scorer does not serve it.
-        version: the candidate's version.
+        version: the candidate's tag.
         pairs: the percentage of keys whose events a shadow also scores; 0 if the shadow's settings determine the percentage.
         alike: whether candidate and champion decode an event to the same tensors.
     """

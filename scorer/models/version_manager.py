@@ -58,7 +58,7 @@ class _Shared:
 
     Attributes:
         named: the state of the channel at the last poll.
-        fault: why this state is refused, for example because its signature is invalid; None if it is accepted.
+        fault: why `named` is refused, for example because its signature is invalid; None if it is accepted.
         accepted_revision: the highest revision of an accepted state of the channel.
         aspired: the versions to serve by role; empty if no state can be served.
         reason: the reason of the channel move that named the aspired versions.
@@ -67,7 +67,8 @@ class _Shared:
         ready: the loaded versions by digest.
         refused: the refused versions by digest.
         delayed: the versions by digest whose load failed temporarily, because a dependency failed or the disk is full.
-        moving: whether the served versions must be loaded again with the load function that `reload` has set.
+        moving: whether the served versions must be loaded again, because their models were closed and the load function was
+            replaced.
     """
 
     # The aspired versions come from `named`, or from an earlier state of the channel if `named` is refused.
@@ -99,7 +100,7 @@ class VersionManager:
         outages: the record of unavailable dependencies.
         on_refused: a function that is called with each refusal, for the metrics.
         lethal: a function that returns why a candidate must not be loaded after earlier crashes; None if it may be loaded.
-        candidate: a function that selects the candidate among the channel's roles.
+        candidate: a function that selects, from the roles of the channel, the one whose version is the candidate.
         guard: the guard that loads each version in a trial process before this process loads it.
     """
 

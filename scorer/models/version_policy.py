@@ -33,7 +33,7 @@ class LoadVersion:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """The action to serve the loaded versions from the next batch on. A refused candidate is not served."""
+    """The action to serve the aspired versions from the next batch on. A refused candidate is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Snapshot:
     """The versions of a scorer at one moment, from which the policy decides.
 
     Attributes:
-        aspired: the digest to serve in each role; empty before the channel is resolved.
-        aspired_revision: the revision of the channel that names these versions.
-        serving: the digest that is served in each role; empty before the first version is served.
-        serving_revision: the revision of the channel that names the served versions.
+        aspired: the digest of the version to serve in each role; empty before the channel is read.
+        aspired_revision: the revision of the channel that names the versions in `aspired`.
+        serving: the digest of the served version in each role; empty before the first version is served.
+        serving_revision: the revision of the channel that names the versions in `serving`.
         states: the state of each loaded or refused version by digest. The loaded ones are in the order of their last use,
             oldest first.
     """

@@ -84,11 +84,11 @@ class NativeFetcher:
     The fetcher must be closed before the consumer is closed.
 
     Args:
-        plugin: the plugin of librdkafka.
+        plugin: the native library, loaded as a plugin of librdkafka.
         handle: the librdkafka handle of the consumer.
 
     Attributes:
-        sizes: the number and the sizes of the collected messages.
+        sizes: the number and the sizes of the messages that are collected so far.
 
     Raises:
         MemoryError: Memory is exhausted. Every method may raise this error.

@@ -90,13 +90,15 @@ class NativeKeyIndex:
 
 
 class _KeyArguments:
-    """Keys as arguments of C functions. The object keeps the arrays alive. A key is found only in its space, a number.
+    """A sequence of keys as arguments of C functions. The object keeps the arrays alive.
+
+    Each key belongs to a space, a number. Equal keys in different spaces are different keys.
 
     Attributes:
-        text: four addresses: the bytes of all keys, the offset of each key's start, the offset of its end, and whether the key
-            is None. The last address is 0 if no key is None.
-        spaces: if all keys have the same space, 0 and this space; otherwise the address of an array with one space per key,
-            and 0.
+        text: the addresses of four arrays: the bytes of all keys, the start offset of each key, the end offset of each key, and
+            for each key whether it is None. The last address is 0 if no key is None.
+        spaces: (0, the space) if all keys have the same space; otherwise (the address of an array with the space of each key,
+            0).
     """
 
     def __init__(self, keys: Sequence[bytes | None], spaces: int | NDArray[np.int32]) -> None:

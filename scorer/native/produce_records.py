@@ -116,7 +116,7 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
     The batch is also a sequence of records as tuples, which are created on the first access to a record.
 
     Args:
-        plugin: the plugin of librdkafka.
+        plugin: the native library, loaded as a plugin of librdkafka.
         topic: the topic.
         pieces: the parts of the records' values, in order.
         partitions: (n,) int32, the partition of each record.

@@ -64,11 +64,12 @@ class IdColumn(LazySequence[Id]):
 
 @dataclass(slots=True)
 class ScanResult:
-    """The result of scanning B events. Where the kind is UNCERTAIN, the scanner may be wrong, and row and id are undefined.
+    """The result of scanning B events. The row and the id of an event are undefined if its kind is UNCERTAIN.
 
     Attributes:
         rows: (B, width) float32, the numbers of each event.
-        kinds: one byte per event, which is UNCERTAIN or the kind of the event's id; see scanner.h.
+        kinds: one byte per event: the kind of the event's id (see scanner.h), or UNCERTAIN if the scanner may have read the
+            event incorrectly.
         ids: the id of each event.
     """
 

@@ -27,9 +27,9 @@ MOVED_SECONDS = 0.5  # between two calls of `on_move`: many notices must not cau
 
 
 class CallCoalescer:
-    """Combines several requests for a call into one call, so that at least `seconds` pass between two calls.
+    """Limits the rate of a call: several requests become one call, and at least `seconds` pass between two calls.
 
-    The caller makes the calls, and passes the time in monotonic seconds.
+    The object only decides when a call is due. Its user makes the call, and passes the time in monotonic seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -55,10 +55,10 @@ class ChannelMoveListener:
 
     Args:
         settings: the settings of the worker.
-        on_move: called in the background thread after notices that the channel `model.tag` was moved. One call may stand for
-            several notices.
-        own: called in the background thread with each record that has the key of this scorer.
-        skipped: counts unreadable records.
+        on_move: a function to call in the background thread after notices that the channel `model.tag` was moved. Several
+            notices may cause only one call.
+        own: a function to call in the background thread with each record that has the key of this scorer.
+        skipped: the counter of unreadable records.
 
     Attributes:
         unreadable: whether reading has ended because the topic cannot be read.

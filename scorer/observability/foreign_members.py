@@ -46,8 +46,8 @@ class ForeignMembers:
 
     Args:
         group: the name of the consumer group.
-        ask: returns all members of the group. Raises KafkaException or Fatal.
-        show: called with the number of foreign members after each query.
+        ask: a function that returns all members of the group. It raises KafkaException or Fatal.
+        show: a function to call with the number of foreign members after each query of the group.
 
     Attributes:
         members: the foreign members at the last query.

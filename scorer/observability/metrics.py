@@ -117,7 +117,7 @@ class Metrics:
     """All metrics of one scorer, in a registry of their own.
 
     Args:
-        counters: the counts that `SessionCounters` exports.
+        counters: the counts of commits, aborts, replaced producers and fenced producers.
         model: the settings of the model. A metric exports the name of its backend.
         skipped: the counter of unreadable records.
     """

@@ -23,11 +23,11 @@ class RolloutState:
         steps: the number of steps of the plan.
         baked_seconds: the elapsed part of the bake time of the current step.
         wanted_seconds: the required bake time of the current step.
-        behind_seconds: the lag of the canary analysis behind the scores; None if the analysis reads no scores.
+        behind_seconds: the lag of the canary analysis behind the scores that it reads; None if no analysis is running.
         pairs: the number of events in the current step that both versions have scored.
         waits_for_operator: whether the rollout waits for an operator.
         registry_away: whether the registry is unavailable.
-        decisions: the number of written decisions by verdict.
+        decisions: the number of decisions in the rollout's log that this process wrote, by verdict or outcome.
         iterated_at: the time of the last iteration in monotonic seconds.
     """
 

@@ -83,14 +83,14 @@ class ScorerStatus(msgspec.Struct, frozen=True):
         scorer: the owner id, `<name>.<replica>`.
         state: RUNNING; WAITING during a start-up that does not proceed; or STOPPED.
         versions: the served versions by role: champion, canary or shadow.
-        refused: the reason of the refusal, by refused version.
+        refused: the versions that the scorer refuses, each with the reason.
         cost: the coefficients (a, b) of the time to score B events, T(B) = a + b B, in seconds.
-        counters: totals since the start, by name.
+        counters: totals since the start of the process, by name.
         tag: the channel or tag that the scorer follows (`model.tag`).
         aspired_revision: the newest polled revision of the channel, even if it is refused or still being loaded.
         instance: a random id of the process, which changes at each restart.
         waiting: the dependency that the scorer waits for, with the error; "" if it does not wait.
-        delayed: by version, why a version that the channel names cannot be loaded yet, such as a full disk.
+        delayed: the versions of the channel that cannot be loaded yet, each with the reason, such as a full disk.
         shadow: whether the scorer is a shadow: it has a separate group, writes no answers, and takes no part in rollouts.
         tables: the partitions of tables whose rows the scorer holds.
     """

@@ -21,9 +21,9 @@ class FittedColumns:
 
     Attributes:
         signature: the signature with which rows are decoded. A row is a JSON object with a member for each column.
-        fields: for each column that is read, the field that it feeds. None for the column of the event's id, and for a column
-            whose values are objects or arrays that contain fields.
-        defaults: the names of the optional fields without a column, which have their defaults.
+        fields: for each column that is read, the field that it feeds. The entry is None for the column of the event's id, and
+            for a column whose values are objects or arrays from which fields are read.
+        defaults: the names of the optional fields without a column. Every row has the default of such a field.
     """
 
     signature: Signature

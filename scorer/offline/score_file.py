@@ -34,7 +34,7 @@ class FileSummary:
     """The number of rows of a file, and the number of rejected rows by reason.
 
     Attributes:
-        defaults: the optional fields without a column, which have their defaults.
+        defaults: the names of the optional fields without a column. Every row has the default of such a field.
         first: the number (from 1) and the error of the first rejected row; empty if there is none.
     """
 

@@ -52,10 +52,10 @@ class ReplaySummary:
     Attributes:
         dry_run: whether nothing is written.
         replayed: the number of replayed dead letters by reason.
-        uncertain: the number of dead letters in a transaction that may have been committed.
+        uncertain: the number of dead letters in the last transaction, if it is unknown whether it was committed; else 0.
         late: the number of events that were replayed without their deadline, because the deadline has passed.
-        before: the number of dead letters that were already replayed by an earlier replay.
-        others: the number of dead letters that are not selected.
+        before: the number of dead letters that an earlier replay has replayed.
+        others: the number of dead letters that were not selected for the replay.
         unfit: the number of dead letters that cannot be replayed.
         examples: the positions of some dead letters that cannot be replayed, with the reasons.
     """
@@ -188,7 +188,7 @@ def _replayed_record(settings: Settings, place: Position, letter: ReplayableDead
 
 
 class _ReplayRun:
-    """One run of a replay: it reads the positions of replayed dead letters, and selects the dead letters to replay."""
+    """One run of a replay: selects the dead letters to replay, without those that earlier runs have replayed."""
 
     def __init__(
         self,

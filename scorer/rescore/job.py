@@ -74,13 +74,13 @@ class OffsetSpan(NamedTuple):
 
 @dataclass(slots=True)
 class RescoreSummary:
-    """The result of a process that works on a job.
+    """The result of one process that runs a rescore job.
 
     Attributes:
-        run: The counts of this process.
-        total: The counts since the start of the job, over all its processes.
+        run: The counts of the score records that this process has processed.
+        total: The counts of all score records that the job has processed, including earlier processes.
         findings: The reasons why this process did not correct records.
-        uncertain: The number of selected records in a transaction whose outcome is unknown.
+        uncertain: The number of selected records in the last transaction, if it is unknown whether it was committed; else 0.
     """
 
     run: RescoreCounts = field(default_factory=RescoreCounts)

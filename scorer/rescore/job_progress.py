@@ -22,18 +22,18 @@ OTHER_JOB = "choose another name with --job, or repeat the arguments of the firs
 
 
 class PartitionProgress(msgspec.Struct):
-    """The next offset to process in one partition of the scores, and the counts of the records before that offset."""
+    """The next offset to process in one partition of the topic of scores, and the counts of the records before it."""
 
     next: Count
     tally: RescoreCounts
 
 
 class JobProgress:
-    """The progress of one job.
+    """The progress of one rescore job.
 
     Attributes:
         definition: The definition of the job; None before its first transaction.
-        places: The progress by partition of the scores; empty before the first transaction.
+        places: The progress in each partition of the topic of scores; empty before the first transaction.
     """
 
     def __init__(self, settings: Settings, job: str) -> None:

@@ -53,12 +53,12 @@ class MissingEvents:
 
 @dataclass(slots=True)
 class UncorrectedScores:
-    """The reasons why records are not corrected.
+    """The reasons why score records are not corrected.
 
     Attributes:
         gone: The events that are no longer retained, by partition.
         unlogged: The events whose score has no record in the feature log, by partition.
-        examples: All other reasons, each for a single record, at most EXAMPLES.
+        examples: Messages about single records that are not corrected for another reason; only the first EXAMPLES.
     """
 
     gone: defaultdict[Partition, MissingEvents] = field(default_factory=lambda: defaultdict(MissingEvents))
@@ -90,9 +90,9 @@ class InputSources:
     """Where to read the inputs of events that are scored again: from the events, or from the feature log.
 
     Attributes:
-        log: The feature log; None if none is used.
-        requires_log: Whether the version has joined fields, whose values are only in the log. Otherwise the events are decoded,
-            and the log is read only for events that are no longer retained.
+        log: The feature log; None if no feature log is used.
+        requires_log: Whether all inputs are read from the log, because the version has joined fields, whose past values are
+            only there. Otherwise the log is read only for events that are no longer retained.
     """
 
     log: FeatureLog | None = None
@@ -122,10 +122,10 @@ def logged_inputs(
 
 
 class ChunkRescorer:
-    """Computes the corrections of the chunks of one job with `servable`.
+    """Computes the corrections of one rescore job, chunk by chunk.
 
-    `target` is the topic of corrections, and the encoder of `servable` must produce records for that topic. The attribute
-    `findings` collects the reasons why records were not corrected.
+    `servable` is the version that scores the events again. Its encoder must produce records for `target`, the topic of
+    corrections. The attribute `findings` collects the reasons why records were not corrected.
     """
 
     def __init__(
@@ -315,9 +315,9 @@ def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) 
 
 
 class _CarryingDecoder:
-    """A decoder that adds carried fields to the events that `decoder` decodes.
+    """A decoder that adds the carried fields (`output.carry`) to the events that `decoder` decodes.
 
-    `carried` has the carried fields of each event, by the value of its record.
+    `carried` maps the value of an event's record to the carried fields of the event.
     """
 
     def __init__(self, decoder: Decoder, carried: Mapping[bytes, Row]) -> None:

@@ -23,9 +23,9 @@ V = TypeVar("V")
 
 
 class NewestScorers(dict[str, V]):
-    """One value per scorer, limited to the scorers with the newest records.
+    """One value per scorer, limited to the scorers with the newest status records.
 
-    Beyond SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed.
+    If there are more than SCORERS scorers or RECORD_BYTES bytes of records, the scorer with the oldest record is removed.
     """
 
     # Every process with write access to the status topic can report scorers that do not exist. A removed scorer that still runs
@@ -52,11 +52,11 @@ class NewestScorers(dict[str, V]):
 
 @dataclass(frozen=True, slots=True)
 class ScorerProgress:
-    """How far one live scorer has applied a move.
+    """How far one live scorer has applied a move of the channel.
 
     Attributes:
-        outcome: FLIPPED, REFUSED or WAITING.
-        reason: Why the scorer has refused the version; empty otherwise.
+        outcome: FLIPPED if the scorer serves the revision of the move, REFUSED if it refuses a version of the move, or WAITING.
+        reason: Why the scorer refuses the version; empty otherwise.
     """
 
     scorer: str
@@ -69,10 +69,11 @@ class ScorerProgress:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """How far all live scorers together have applied a move.
+    """How far all live scorers together have applied a move of the channel.
 
     Attributes:
-        outcome: FLIPPED, REFUSED or WAITING.
+        outcome: FLIPPED if every scorer serves the revision of the move. REFUSED if a scorer refuses a version of the move and
+            no scorer waits. Otherwise, or if `missing` is not empty, WAITING.
         scorers: The progress of each live scorer.
         missing: The partitions that had a live scorer at some time since the move, and have none now.
     """
@@ -84,7 +85,7 @@ class MoveProgress:
 
 @dataclass(slots=True)
 class Fleet:
-    """The last record of each scorer, with the last time at which the scorer was alive (Unix seconds).
+    """The last status record of each scorer, and the last time at which the scorer was known to be alive (Unix seconds).
 
     Attributes:
         caught_up: Whether the status topic has been read to its end.

@@ -7,10 +7,10 @@ from scorer.scores.outputs import Scores
 
 
 class BatchAnswers:
-    """The scores, the decisions and the common status of some rows of a batch.
+    """The scores and the decisions for some rows of a batch, and the status that all of these rows have.
 
-    `scores` has one JSON text per row. If `columns` is given, scores and decisions are derived from it on first use; the
-    arguments `scores` and `decisions` are then ignored.
+    `scores` has one JSON text per row. If the argument `columns` is given, scores and decisions are derived from it on first
+    use, and the arguments `scores` and `decisions` are ignored.
     """
 
     def __init__(

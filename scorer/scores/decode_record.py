@@ -52,7 +52,7 @@ class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
 
 
 class FullScoreRecord(CompleteScoreRecord, frozen=True, gc=False, kw_only=True):
-    """A score record with all its fields. `carried` has the carried fields (`output.carry`); None if none were configured."""
+    """A score record with all its fields. `carried` has the fields of `output.carry`; None if `output.carry` was empty."""
 
     model: str = ""
     region: str = ""

@@ -51,7 +51,7 @@ def _finite_rows(rows: NDArray[Any]) -> NDArray[np.bool_]:
 class Scores:
     """The scores of a batch: one column per output of the signature, with one row per event.
 
-    `columns` has each column by the name of its output. If the signature has only one output, the name may be None.
+    `columns` maps the name of each output to its column. If the signature has only one output, the name may be None.
     """
 
     def __init__(self, signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> None:

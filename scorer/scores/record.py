@@ -50,10 +50,10 @@ class RecordColumns(NamedTuple):
     """The record fields that differ between events, in the order of the schema. Each column has one entry per event.
 
     Attributes:
-        scores: the scores as JSON, or as parsed by `values`.
-        places: the topics and partitions of the events.
+        scores: the scores: JSON texts for JSON records, and the parsed values (see `values`) for Avro and Protobuf records.
+        places: the topic and partition of each event.
         event_ms: the times of the events in Unix ms.
-        carried: for each event, a value for each field of `output.carry`; None if the event could not be read.
+        carried: for each event, the values of the fields in `output.carry`; None if the event could not be read.
     """
 
     ids: Sequence[str]

@@ -43,8 +43,9 @@ class BrokerConnections:
 
     Args:
         settings: the settings of the worker.
-        waiter: waits while brokers are unavailable. Its background probe is started if the consumer has lost all connections.
-        skipped: counts unreadable records.
+        waiter: the object that waits while brokers are unavailable. Its background probe is started if the consumer loses all
+            connections.
+        skipped: the counter of unreadable records.
     """
 
     def __init__(self, settings: Settings, waiter: DependencyWaiter, skipped: SkippedRecords) -> None:

@@ -41,7 +41,8 @@ class StartCheck:
     Attributes:
         output: the topic of scores.
         dead_letter: the topic of dead letters.
-        dead_members: the ids of group members with this worker's client id that are dead, but not expired yet.
+        dead_members: the ids of members with this worker's client id whose processes have ended, but which the group has not
+            expired yet.
         input_retention: the retention in seconds of each input topic that deletes events by age; empty if it is not known.
         features: the topic of the feature log; None without a feature log.
     """

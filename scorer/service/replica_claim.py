@@ -33,7 +33,7 @@ class ReplicaClaim:
 
     Args:
         settle_seconds: the time after which the group has certainly expired a dead member.
-        dead: the ids of members that were known to be dead at the start, although the group had not expired them.
+        dead: the ids of members whose processes had ended before the start, but which the group had not expired yet.
     """
 
     # If several processes join at the same time, none holds the name at first, and their member ids decide. A process ends if a
@@ -88,9 +88,9 @@ class ReplicaGuard:
     The group is queried only until this process holds the name (see `ReplicaClaim`).
 
     Args:
-        claim: decides whether this process holds the name.
-        members: returns the ids of the group members with this replica name. Raises KafkaException.
-        check_seconds: the time between queries.
+        claim: the object that decides whether this process holds the name.
+        members: a function that returns the ids of the group members with this replica name. It raises KafkaException.
+        check_seconds: the time between queries of the group.
 
     Attributes:
         member: the member id of this process; "" if it is not a member. The thread that owns the consumer sets this attribute.

@@ -42,8 +42,8 @@ class StatusReporter:
     Args:
         producer: the producer of the records.
         topic: the status topic.
-        current: returns the current status. Its argument is the state to report, RUNNING or STOPPED.
-        is_replaced: returns whether another process has taken over the replica name of this worker.
+        current: a function that returns the current status. Its argument is the state to report, RUNNING or STOPPED.
+        is_replaced: a function that returns whether another process has taken over the replica name of this worker.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class StartUpReporter:
     The worker must have checked that no other live process has its replica name.
 
     Args:
-        open_producer: creates the producer of the records. It is called when the first record is due.
+        open_producer: a function that creates the producer of the records. It is called when the first record is due.
         settings: the settings of the worker.
-        waits_for: returns what the start-up waits for; None if it proceeds.
+        waits_for: a function that returns the dependency for which the start-up waits; None if the start-up does not wait.
     """
 
     # Without these records, `scorer status` would show the last record of the previous process, `stopped`.

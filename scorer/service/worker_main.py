@@ -116,7 +116,7 @@ class Service:
         settings: the settings of the worker.
         journal: the in-flight journal.
         workers: the number of processes that share the memory limit, including this one.
-        connect_brokers: creates the connections to the Kafka cluster.
+        connect_brokers: a function that creates the connections to the Kafka cluster.
     """
 
     def __init__(

@@ -12,7 +12,10 @@ TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
 
 
 class TableSettings(Section):
-    """One table: a topic whose newest record of each key is the row of this key, and the key of the row of an event."""
+    """One table: the topic of its rows, and how the row of an event is found.
+
+    The newest record of a key in the topic is the row of the key.
+    """
 
     topic: TopicName
     """The topic of the table. Its `cleanup.policy` must include `compact`. A record whose value is null deletes the row."""

@@ -28,9 +28,10 @@ and of the row number, a dict entry at its average fill, and two entries of list
 
 
 class KeyIndex(Protocol):
-    """An index from (space, key) to a row number. The caller must prevent calls of two threads at the same time.
+    """An index from (space, key) to a row number. Calls must not overlap.
 
-    Row numbers are small: the number of a removed row is used again for a later key.
+    A space is a set of keys in which each key is unique: one partition of the table's topic, or the whole table. Row numbers
+    are small: the number of a removed row is used again for a later key.
     """
 
     @property

@@ -15,11 +15,12 @@ class TablePartitionProgress:
     """The progress in one partition. One thread, the reader, changes it. Any thread may read the attributes and the lag.
 
     Attributes:
-        position: the next offset to apply.
+        position: the offset of the next record to apply.
         end: the newest known end of the partition (the last stable offset); None if no broker has answered yet.
-        level_at: the rows contain all records that the topic had at this time, in monotonic seconds. It is the time of the
-            request for the newest end that the position has reached; minus infinity if the position has reached no end yet.
-        started_at: when the reader started at the beginning of the partition, in monotonic seconds.
+        level_at: the latest time, in monotonic seconds, for which the rows are known to contain all records that the partition
+            had then; minus infinity if the position has reached no end yet. It is the time of the request for the newest end
+            that the position has reached.
+        started_at: when the reader started to read the partition from its beginning, in monotonic seconds.
     """
 
     def __init__(self, now: float) -> None:

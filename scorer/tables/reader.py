@@ -1,7 +1,7 @@
 """The reader thread of a worker: it reads the topics of all tables and applies their records to the stores.
 
 The invariants of the loop:
-- Only the reader changes stores and progresses. Other threads replace the set of wanted input partitions, and read.
+- Only the reader changes stores and progresses. Other threads only read them, and replace the set of wanted input partitions.
 - A position is advanced only after its records are applied.
 - Records are applied in slices (`row_store.SLICE_ROWS`). While the schema registry does not answer, the same slice is retried,
   and the lag grows.
@@ -48,7 +48,7 @@ class ReadTable:
         name: the name of the table.
         settings: the settings of the table.
         store: the rows.
-        progress: the progress in each partition that is read.
+        progress: the progress in each partition that is read, by partition number.
         unreadable: the number of records without a key, and of rows that could not be decoded, by reason.
         topic: the topic as the brokers last described it; None if it does not exist, or is not described yet.
     """

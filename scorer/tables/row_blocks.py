@@ -23,9 +23,11 @@ Blocks = Sequence[NDArray[Any]]
 class BlockLayout:
     """The division of the joined fields of one signature and table into blocks.
 
+    A block is one array with the values of several fields: all scalar fields of a dtype, or one array field.
+
     Attributes:
         fields: the joined fields.
-        blocks: the fields of each block.
+        blocks: for each block, the fields whose values it contains.
         required: the names of the required fields.
     """
 
@@ -63,12 +65,12 @@ class BlockLayout:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """The columns of n rows of a table.
+    """The decoded fields of n rows of a table.
 
     Attributes:
         found: (n,) bool: whether the row could be decoded.
-        blocks: the values in the blocks of the layout, n rows each. An absent value, and each value of a row that could not be
-            decoded, is replaced by the default of its field.
+        blocks: the values of the fields: one array for each block of the `BlockLayout`, with n rows. An absent value, and each
+            value of a row that could not be decoded, is replaced by the default of its field.
         missing: (n, number of required fields) bool: whether the row has no value for the field.
         rejected: the error of each row that could not be decoded, by its index.
     """
@@ -80,7 +82,7 @@ class DecodedRows:
 
 
 class RowDecoder(Protocol):
-    """A decoder of rows to the fields of one layout. Calls must not overlap."""
+    """A decoder of rows to the fields of one `BlockLayout`. Calls must not overlap."""
 
     def decode(self, values: Sequence[bytes | None]) -> DecodedRows:
         """Decode rows. A row that cannot be decoded raises no error; see `DecodedRows`.

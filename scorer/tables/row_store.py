@@ -73,12 +73,12 @@ class RowStore:
     """The rows of one table.
 
     Args:
-        create_decoder: creates the decoder of the rows for a set of fields.
+        create_decoder: a function that creates the decoder of the rows for a set of fields.
         by_partition: whether a key is unique in its partition only (`scope: partition`).
-        on_rejected: called for each row that cannot be decoded.
+        on_rejected: a function to call for each row that cannot be decoded.
         index: the index of the keys; by default the fastest available one.
         arena: the store of the raw bytes; by default one with segments of the default size.
-        unused_seconds: after this time without a look-up, columns are removed; see UNUSED_SECONDS.
+        unused_seconds: the time without a look-up after which the columns of a set of fields are removed; see UNUSED_SECONDS.
     """
 
     def __init__(
@@ -337,10 +337,10 @@ class _ColumnSet:
     """The decoded columns of one set of joined fields. Row r is the array entry r + 1; entry 0 is a row without values.
 
     Attributes:
-        decoder: the decoder of rows, used by the writer.
-        built: the writer has decoded the rows with numbers below this one.
-        end: the writer decodes the rows with numbers below this one. It is the capacity of the index when the writer began;
-            None before that.
+        decoder: the decoder with which the writer decodes the rows.
+        built: the row number before which all rows are decoded.
+        end: the row number before which the writer decodes all rows to build the columns; None before it begins. Rows that are
+            added later are decoded when they are added.
         used_at: the time of the last look-up in monotonic seconds; initially the time of creation.
     """
 

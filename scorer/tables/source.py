@@ -17,7 +17,7 @@ class FetchedTableRecords:
         records: the records of each topic. Records may lack a key.
         reached: the next offset to read in each partition that was read. All records before this offset are in this result or
             in an earlier one. Transaction markers may be directly before this offset.
-        lost: the partitions whose position is not in the log. They are no longer read.
+        lost: the partitions whose read position does not exist in the log. They are no longer read.
     """
 
     records: Sequence[tuple[str, TableRecords]]

@@ -45,7 +45,7 @@ class TableStatus:
         partition: the partition of the table's topic.
         rows: the number of rows.
         bytes: the memory of the rows, estimated as the partition's share of the memory of the table.
-        position: the next offset that is applied.
+        position: the offset of the next record to apply.
         end: the newest known end of the partition; 0 if it is not known yet.
         lag_seconds: the time since the position last equalled the end.
         restored: whether the position has reached the end that the partition had when it was assigned.
@@ -69,7 +69,7 @@ class Tables:
     Args:
         settings: the settings of the tables, by name.
         source: the source of the records.
-        row_decoders: called with the name of a table; returns the function that creates decoders for the rows of this table.
+        row_decoders: a function from the name of a table to the function that creates decoders for the rows of this table.
         clock: the clock.
 
     Attributes:

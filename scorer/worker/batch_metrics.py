@@ -34,7 +34,7 @@ class PendingBatch:
         scored: the records of the events.
         servable: the champion that was served while the batch was scored.
         metadata: the metadata that is committed with the offsets of the batch.
-        limited: the limit that ended the batch; see `BatchLimiter.limited_by`.
+        limited: what limited the size of the batch, for example "latency" or "size"; see `BatchLimiter.limited_by`.
         began: when scoring of the batch began, in monotonic seconds.
         scoring: the duration of scoring in seconds.
         version_changes: the version change records that are published with the batch.

@@ -85,7 +85,7 @@ class BatchLimiter:
     `target` is the latency target, and `deadline` the time limit of the model for a batch, both in seconds. `max_events` is the
     configured maximum.
 
-    The records of a batch should fit in one produce request of `request_bytes` for each output partition. The limiter assumes
+    For each output partition, the records of a batch should fit in one produce request of `request_bytes`. The limiter assumes
     that the partition with the most records gets the same share of the records as in recent batches. If its share is higher,
     the partition needs more than one request.
 
@@ -163,7 +163,7 @@ class BatchLimiter:
 
 
 class LookUpLimit:
-    """A limit on the events of a batch, 1 to `max_events`, that falls while look-ups of schemas are slow.
+    """A limit on the number of events in a batch, 1 to `max_events`, that falls while look-ups of schemas are slow.
 
     If the schemas of a batch are not found in time, only half of its events are polled in the next batch. The look-ups continue
     meanwhile. Repeated halving ends at a batch of one event. Each answered batch doubles the limit.

@@ -47,7 +47,7 @@ class Answers:
 
     Attributes:
         rows: the indices of the events in the batch, ascending.
-        answer: the score and decision of each row, and one status for all rows.
+        answer: the score and decision of each row, and the status that all rows have.
         ids: the value of the configured id field of each row; None for an event without the field.
         carried: the event fields of `output.carry` of each row; None if no field is configured.
     """
@@ -62,7 +62,7 @@ class Answers:
 class EncodedRows:
     """The records of answered rows, all with the same status.
 
-    `rejected` has the rows without a record, because their record would be too large.
+    `rejected` has the errors of the rows that get no record, because it would be too large.
     """
 
     rows: Sequence[int]

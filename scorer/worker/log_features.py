@@ -23,7 +23,7 @@ from scorer.worker.read_headers import BatchHeaders
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A batch whose scored events are logged: the events, their headers, and the tensors of the decoded events."""
+    """A batch whose scored events get feature records: the events, their headers, and the tensors of the decoded events."""
 
     batch: Batch
     headers: BatchHeaders

@@ -58,8 +58,8 @@ class ScoredRows:
 
     Attributes:
         encoded: the records of the rows.
-        rejected: the rejected rows, with the reasons.
-        seconds: the duration of each stage.
+        rejected: the reason of the rejection, for each row that gets no record in `encoded`.
+        seconds: the duration of each stage, by the name of the stage.
         features: the feature records of the rows that a model has scored.
     """
 
@@ -71,7 +71,7 @@ class ScoredRows:
 
 @dataclass(frozen=True, slots=True)
 class HalvedRows:
-    """The result of `score_in_halves`: the scored, the rejected and the unanswered rows.
+    """The result of scoring rows that are halved after each failure: the scored, the rejected and the unanswered rows.
 
     Attributes:
         scored: the results of the spans (lists of rows) that could be scored.
@@ -94,7 +94,7 @@ class Pipeline:
         settings: the settings of the scorer.
         output: the topic of scores.
         look_up_seconds: the longest wait for the schemas of a batch, in seconds.
-        features: builds the records of the feature log; None if there is none.
+        features: the builder of feature records; None if there is no feature log.
     """
 
     settings: Settings

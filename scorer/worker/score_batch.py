@@ -43,7 +43,7 @@ class ScoredBatch:
 
     Attributes:
         slots: the record of each event; None for an event without a record. Not used if `packed` has all records.
-        status: the status of answered events that have not expired: "scored", or "fallback" if the constant answered.
+        status: the status of answered events that have not expired: "scored", or "fallback" if the constant fallback answered.
         expired: the rows whose deadline had passed.
         outcomes: the number of events by status; "dead" counts dead letters.
         reasons: the number of dead letters by reason.

@@ -31,11 +31,12 @@ class VersionFence:
 
     Args:
         intake: the consumer.
-        poll_registry: polls the registry at once.
-        timeouts: counts the partitions whose wait ended after WAIT_SECONDS, because this scorer did not serve the newer
+        poll_registry: a function that polls the registry at once.
+        timeouts: the counter of partitions whose wait ended after WAIT_SECONDS, because this scorer did not serve the newer
             revision in that time.
-        younger: a gauge that is 1 while the channel is younger than a partition that this scorer has taken over.
-        clock: returns monotonic seconds.
+        younger: a gauge that is 1 while the channel is younger than an assigned partition: it was recreated or restored, and
+            does not have the revision that has scored the partition.
+        clock: a function that returns monotonic seconds.
     """
 
     def __init__(

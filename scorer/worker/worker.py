@@ -65,17 +65,17 @@ class Worker:
     Args:
         settings: the settings of the scorer.
         intake: the consumer that fetches the events.
-        session: publishes records and offsets.
+        session: the session that publishes records and offsets.
         versions: the versions that are served.
-        scorer: turns batches into records.
-        quarantine: isolates events that crash the process.
+        scorer: the object that turns batches into records.
+        quarantine: the object that isolates events that crash the process.
         metrics: the metrics of the scorer.
         progress: the progress of the loop, which other threads read.
         traces: the traces of batches.
-        targets: returns the current output and dead-letter topics, and the topic of the feature log if there is one; None if
-            they cannot be described.
-        assigner: assigns the events of a batch to champion and canary.
-        context: its check is called between the parts of a batch; by default it only reports progress.
+        targets: a function that returns the current output and dead-letter topics, and the topic of the feature log if there is
+            one; None if they cannot be described.
+        assigner: the object that assigns the events of a batch to champion and canary.
+        context: the context whose check is called between the parts of a batch. The default context only reports progress.
         tables: the tables of joined fields; None if no tables are configured.
     """
 

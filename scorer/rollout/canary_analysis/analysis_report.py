@@ -41,14 +41,14 @@ class AnalysisReport:
 
     Attributes:
         rivals: The champion and the candidate.
-        verdict: The verdict and the results of the rules.
+        verdict: The verdict on the candidate, and the result of each rule.
         sample: The counts of decisions, and a sample of the scores.
         dropped: The numbers of excluded answers and pairs, by reason (the keys of DROPPED).
         read: For each partition of answers and labels, the offset range that was read.
         behind: The lag of the analysis in seconds; None if the analysis read a fixed range of offsets.
-        labelled: The sums of the squared errors against labels; None if no rule needs labels.
-        outputs: For each version, by digest: the name of the output that determines its decision. Versions without several
-            named outputs are left out.
+        labelled: The sums of the differences of both versions' squared errors against labels; None if no rule needs labels.
+        outputs: The name of the output that determines a version's decision, by the version's digest; None if the name is
+            unknown. Only versions with several named outputs are included.
     """
 
     rivals: Contestants

@@ -70,9 +70,11 @@ def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dic
 class AnalyzerLag:
     """How far an analysis is behind the topics that it reads, in seconds.
 
+    A pair is the champion's and the candidate's answer to one event.
+
     Attributes:
-        behind: The lag of the analysis.
-        pair_age: The time since the newest pair was completed; None if there is no pair.
+        behind: The lag of the analysis behind the ends of the topics.
+        pair_age: The time since the analysis last found a pair; None if it has found no pair.
     """
 
     # The analyzer records the log ends of all partitions from time to time. `behind` is the age of the newest record that was

@@ -15,10 +15,12 @@ QUIET_SECONDS = 30.0  # without a new pair, after which the clock stops
 class BakeConditions:
     """The state at one observation, which decides whether the bake clock runs.
 
+    A pair is the champion's and the candidate's answer to one event.
+
     Attributes:
         cut_over: The number of input partitions that are served by scorers at the channel's current revision.
         partitions: The total number of input partitions.
-        pair_age: The time since the newest pair in seconds; None if there is no pair.
+        pair_age: The time since the analysis last found a pair, in seconds; None if it has found no pair.
         behind: The lag of the analysis in seconds.
         missing: Why there are no pairs; empty if there are pairs or the reason is not known.
     """

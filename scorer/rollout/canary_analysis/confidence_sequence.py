@@ -22,12 +22,13 @@ Without UNSEEN, a rule whose first pairs have no difference would get an interva
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
-    """The confidence interval of the mean difference. It is infinite if fewer than two cells have pairs.
+    """The confidence interval of the mean difference between candidate and champion, by one rule.
 
-    A cell is a group of event keys, see `key_strata`.
+    A pair is the answers of both versions to one event. A cell is a group of event keys (see `key_strata`). The interval is
+    infinite if fewer than two cells have pairs.
 
     Attributes:
-        estimate: The mean difference; None without pairs.
+        estimate: The mean difference of the pairs; None without pairs.
         low: The lower bound of the mean difference.
         high: The upper bound of the mean difference.
         pairs: The number of pairs.

@@ -15,12 +15,13 @@ Drift = tuple[float | None, float | None]
 
 
 class DecisionSample:
-    """The counts of all pairs by decisions, and a sample of at most MOST pairs of scores.
+    """The counts of both versions' decisions on the same events, and a sample of their scores.
 
-    Neither the counts nor the sample depend on the order in which pairs are added.
+    A pair is the champion's and the candidate's answer to one event. The sample has the scores of at most MOST pairs. Neither
+    the counts nor the sample depend on the order in which pairs are added.
 
     Attributes:
-        flips: The number of pairs for each combination of decisions (the champion's first), equal decisions included.
+        flips: The number of pairs by (champion's decision, candidate's decision), including pairs with equal decisions.
     """
 
     def __init__(self) -> None:

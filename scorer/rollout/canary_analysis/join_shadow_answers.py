@@ -57,8 +57,8 @@ class DroppedCounts(NamedTuple):
 
     Attributes:
         unsampled: Answers to events that the shadow did not score.
-        orphans: Shadow answers without a scorer's answer, for example to events before the window.
-        crowded: Answers that were dropped because too many waited, or that arrived after their partner was dropped.
+        orphans: Shadow answers without a scorer's answer, for example if the scorer answered before the start of reading.
+        crowded: Answers that were dropped because too many answers waited, or that arrived after their partner was dropped.
     """
 
     # `crowded` depends on how fast each side is read.
@@ -69,7 +69,10 @@ class DroppedCounts(NamedTuple):
 
 
 class PendingRecords:
-    """The answers of one kind and one source partition that wait for a partner, ordered by the offsets of their events."""
+    """The answers that wait for a partner, ordered by the offsets of their events.
+
+    All of them are answers to events of one source partition, and from one side: the scorers or the shadow.
+    """
 
     def __init__(self) -> None:
         self.offsets: Offsets = np.empty(0, np.int64)
@@ -120,9 +123,10 @@ class _PartitionJoin:
 
     Attributes:
         waiting: The answers that wait for a partner, for each JoinSide.
-        last_offsets: The largest offset of each JoinSide so far. Answers that were added with `late` do not count.
-        earlier_offsets: `last_offsets` at the last call of `drop_unmatched`.
-        closed: The offset up to which scorers' answers without a partner are dropped.
+        last_offsets: The largest offset of the answers added so far, for each JoinSide. Dead letters do not count, because
+            answers to earlier events may follow them.
+        earlier_offsets: The value of `last_offsets` when `drop_unmatched` was last called for the side.
+        closed: Scorers' answers without a partner are dropped up to this offset (inclusive).
     """
 
     waiting: tuple[PendingRecords, PendingRecords] = field(default_factory=lambda: (PendingRecords(), PendingRecords()))
@@ -132,10 +136,10 @@ class _PartitionJoin:
 
 
 class MergeJoin:
-    """Joins scorers' answers and shadow answers with the same source position to pairs.
+    """Joins the scorers' answers and the shadow's answers to the same events into pairs.
 
-    The caller gives each answer a number, its ticket, and passes the offsets of the answered events, (n,), with the tickets,
-    (n,).
+    The join does not store the answers. The caller assigns a number (ticket) to each answer, and passes two arrays: the offsets
+    of the answered events, (n,), and the tickets of the answers, (n,).
     """
 
     def __init__(self, most: int, late: int) -> None:

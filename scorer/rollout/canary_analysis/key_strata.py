@@ -35,12 +35,15 @@ def _zeros() -> Column:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cells:
-    """The sums over all pairs by group of keys (cell). Each attribute is an array of shape (CELLS,).
+    """The sums of the differences of pairs, for each cell.
+
+    A cell is a group of event keys. A pair is the answers of both versions to one event. Each attribute is an array of shape
+    (CELLS,), with one entry per cell.
 
     Attributes:
-        sums: The differences.
-        squares: The squared differences.
-        counts: The numbers of pairs.
+        sums: The sum of the differences of the cell's pairs.
+        squares: The sum of the squared differences.
+        counts: The number of pairs.
     """
 
     sums: Column = field(default_factory=_zeros)

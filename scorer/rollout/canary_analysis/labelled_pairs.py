@@ -29,7 +29,7 @@ class LabelledSums:
 
     Attributes:
         cells: The candidate's squared errors minus the champion's, summed by group of keys.
-        answers: For each partition of answers, the offset after the last record whose pair is in the sums.
+        answers: For each partition of answers, the offset up to which the records were read (exclusive).
         labels: For each partition of labels, the offset range that was read.
         records: For each partition of labels, the number of labels in that range.
         reason: Why the sums contain no pair; empty if they contain a pair.
@@ -56,7 +56,10 @@ class LabelledSums:
 
 
 class LabelledPairs:
-    """At most `most` pairs of the answers of two versions to one event, kept until the labels of the events are read."""
+    """The answers of both versions to the same events, kept until the labels of these events are read.
+
+    The two answers to one event are a pair. At most `most` pairs are kept.
+    """
 
     # Of more events, those whose ids have the lowest hashes are kept, so that the choice depends neither on the order of
     # reading nor on the arrival times of labels.

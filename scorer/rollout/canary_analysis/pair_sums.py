@@ -45,15 +45,15 @@ HINT = "check output.topic, output.format and schema_registry.url"
 
 
 class PairSums:
-    """Pairs the scorers' answers with the shadow's answers, and sums the differences of the pairs.
+    """Pairs the scorers' answers with the shadow's answers to the same events, and sums the differences of the pairs.
 
     After an exception the object must not be used again.
 
     Attributes:
-        paired_sums: For each rule, the sums of the differences by group of keys (see `key_strata.py`).
+        paired_sums: The sums of the differences for each rule, by group of keys (see `key_strata.py`).
         sample: The counts of decisions, and a sample of the scores.
-        labelled: The pairs that are kept for labels; None if no rule needs labels.
-        outputs: Looks up the named output that determines a version's decision.
+        labelled: The pairs that are kept until the labels of their events are read; None if no rule needs labels.
+        outputs: The selection of the output that determines a version's decision, for scores with several named outputs.
         slow: The partitions with too many answers that wait for a partner. The caller must pause them.
         pairs: The number of pairs in the sums.
     """

@@ -69,7 +69,7 @@ class PairDifference(NamedTuple):
         error: 1 if only the candidate failed, -1 if only the champion failed, else 0.
         flip: Whether the decisions differ, as 0 or 1; None if a version failed or neither version decides.
         decisions: The decisions of the champion and of the candidate.
-        undecided: Whether both versions scored the event and neither decided.
+        undecided: Whether both versions scored the event, but neither made a decision.
         swapped: Whether the shadow ran the champion, and a scorer ran the candidate.
     """
 
@@ -118,7 +118,7 @@ def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAn
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PairDifferences:
-    """The differences of n pairs.
+    """The differences of n pairs. A pair is the answers of both versions to one event.
 
     Attributes:
         kinds: The distinct differences. The entry None stands for pairs that are excluded from the comparison.
@@ -156,7 +156,7 @@ class PairDifferences:
 
 
 class PairComparer:
-    """Computes the differences of many pairs."""
+    """Compares the two versions' answers to the same events, for many events in one call."""
 
     # A PairDifference depends only on four fields of each answer (TRAITS). It is computed once for each combination of their
     # values.
@@ -199,10 +199,12 @@ def _numbers(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
 class PairedSums:
     """The sums of the differences of all pairs so far, by rule and group of keys.
 
+    A pair is the answers of both versions to one event.
+
     Attributes:
-        cells: The sums by group of keys (cell), by the name of the rule.
-        foreign: The number of pairs that do not count.
-        undecided: The number of pairs in which both versions scored the event and neither decided.
+        cells: For each rule, by name, the sums by group of keys (cell).
+        foreign: The number of pairs that are excluded from the comparison.
+        undecided: The number of pairs in which both versions scored the event, but neither made a decision.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,10 @@ class _Block(NamedTuple):
 
 
 class PendingAnswers:
-    """The answers that wait for a partner, each under a number, its ticket."""
+    """The undecoded answers that wait for a partner, the other version's answer to the same event.
+
+    Each answer is stored under a number, its ticket.
+    """
 
     # Answers that were stored together form a block, which is kept until none of its answers waits. If all blocks together
     # exceed MOST_BYTES, the oldest block is removed, and its answers that still wait are stored one by one.

@@ -9,11 +9,11 @@ BRIER = "brier"
 
 @dataclass(frozen=True, slots=True)
 class MetricRule:
-    """The rule on one metric: a limit for the mean difference between candidate and champion.
+    """The rule on one metric: a limit for the mean difference, the candidate's metric minus the champion's.
 
     Attributes:
         name: The name of the metric.
-        margin: The mean difference up to which the candidate may be worse.
+        margin: The largest permitted mean difference. A larger difference is worse.
         signed: Whether the difference of an event can be negative, which means that the candidate is better.
     """
 
@@ -29,10 +29,12 @@ class Margins:
     """The margins by which the candidate may be worse than the champion. Each attribute is an upper limit.
 
     Attributes:
-        errors: The limit of the share of events that the candidate fails, minus the share that the champion fails.
-        flips: The limit of the share of events that both versions score with different decisions.
-        psi: The limit of the population stability index of the scores. A candidate above the limit is not promoted.
-        brier: The limit of the candidate's Brier score minus the champion's Brier score; None if labels are not used.
+        errors: The limit of a difference: the share of events for which the candidate fails, minus the share for which the
+            champion fails.
+        flips: The limit of the share of events for which the decisions of both versions differ.
+        psi: The limit of the population stability index between both versions' scores. A candidate above the limit is not
+            promoted.
+        brier: The limit of a difference: the candidate's Brier score minus the champion's; None if labels are not used.
     """
 
     errors: float = 0.005

@@ -40,7 +40,8 @@ class MetricResult:
     Attributes:
         rule: The rule.
         interval: The confidence interval of the mean difference between candidate and champion.
-        reason: Why there are no pairs; empty if there are pairs or the reason is not known.
+        reason: Why there are no pairs (answers of both versions to one event); empty if there are pairs or the reason is not
+            known.
     """
 
     rule: MetricRule
@@ -87,7 +88,7 @@ class CanaryVerdict:
     """The decision on the candidate, and the result of each rule.
 
     Attributes:
-        decision: The decision.
+        decision: The decision: promote, roll back or hold.
         reasons: The reasons for the decision: the broken rules of a rollback, or the missing evidence of a hold.
         findings: The results of all rules.
     """

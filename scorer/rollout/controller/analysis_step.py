@@ -27,12 +27,12 @@ APART_SECONDS = 3_700.0  # the largest gap between two analyses that counts as b
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSnapshot:
-    """The result of one analysis.
+    """The result of one analysis of a rollout step.
 
     Attributes:
-        verdict: The verdict.
-        bake: The bake clock after the analysis.
-        pace: How far the analysis is behind the topics.
+        verdict: The decision on the candidate, with the results of the rules.
+        bake: The bake time so far: how long the candidate has been observed under valid conditions.
+        pace: How far the analysis is behind the topics that it reads.
         obstacles: The reasons why the candidate cannot pass, whatever the results of the rules.
         judgement: The report as a JSON document: the verdict, and the figures and offsets that it is based on.
     """
@@ -50,7 +50,7 @@ class AnalysisSnapshot:
 
 
 class StepAnalyzer:
-    """Analyze the steps of a rollout one after another. Reading for a step begins at the offsets where its answers start."""
+    """Analyze the steps of rollouts, one after another. Each step is read from the offsets in `Rollout.starts`."""
 
     def __init__(self, settings: Settings, *, to_end: bool) -> None:
         """Create the analyzer.

@@ -36,9 +36,9 @@ class Controller:
         name: The name of this controller.
         config: The configuration file, for the comparison process.
         flags: The settings flags, for the comparison process.
-        on_cycle: Called after each cycle with the term and the executed action. While this controller does not lead, it is
-            called with None for both.
-        on_write: Called with each log entry that this controller writes.
+        on_cycle: A function to call after each cycle of the loop, with the leader term and the executed action. Both are None
+            while this controller is not the leader.
+        on_write: A function to call with each log entry that this controller writes.
     """
 
     def __init__(

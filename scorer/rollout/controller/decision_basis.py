@@ -26,13 +26,14 @@ class DecisionBasis:
 
     Attributes:
         answers: For each partition of scores, dead letters and shadow answers, the offset range that was read.
-        records: The number of records in each of these ranges; None if the entry does not contain it.
-        joined: The offset after the last answer that was compared with its label, by partition; None if no rule needs labels.
+        records: The number of records in each range of `answers`; None if the entry does not contain it.
+        joined: The offset up to which answers were read before they were compared with labels, by partition; None if no rule
+            needs labels.
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
         label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
-        outputs: For each version, by digest: the name of the output that determines its decision. Versions without several
-            named outputs are left out.
+        outputs: The name of the output that determines a version's decision, by the version's digest; None if the name is
+            unknown. Only versions with several named outputs are included.
     """
 
     answers: dict[Partition, Bounds]

@@ -71,12 +71,12 @@ class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
     """A planned move of the channel.
 
     Attributes:
-        expects: The revision that the channel must be at.
-        to: The version to promote; empty for a rollback.
-        canary: The percentage of keys that the version answers as a canary; None if the version becomes the champion.
+        expects: The revision that the channel must have before the move.
+        to: The canary after the move if `canary` is set, otherwise the champion after the move; empty for a rollback.
+        canary: The percentage of keys that `to` answers as the canary; None if `to` is no canary.
         shadow: The version that scores as a shadow; None for no shadow.
         pairs: The percentage of keys whose events both versions score; 0 if the setting `shadow.share` applies.
-        restores: The revision to roll back to; None for a promotion.
+        restores: The revision to roll back to; None if the move is no rollback.
     """
 
     expects: Int64
@@ -128,7 +128,7 @@ class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """The status of a rollout at `at_ms`, published by the controller every few seconds.
 
     Attributes:
-        baked: The bake time of the step, in seconds.
+        baked: The bake time of the current step so far, in seconds.
         seen: The Unix time of the last observation in seconds; None if the bake clock did not run at the last observation.
         waits: The reasons why the rollout waits, one line each.
         for_person: Whether the rollout waits for an operator.

@@ -18,7 +18,7 @@ class Observation:
         now_ms: The time in Unix milliseconds.
         revision: The channel's current revision.
         refused: The reasons why scorers refuse the candidate, one line each.
-        verdict: The verdict on the step's pairs, with all obstacles; None if the step is not analysed yet.
+        verdict: The verdict on the candidate in the current step, with all obstacles; None if the step is not analysed yet.
         lacking: The names of the rules that do not pass.
         moved_by: The actor of the channel's last move, with the reason of the move.
     """

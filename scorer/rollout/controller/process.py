@@ -26,7 +26,7 @@ HANG_SECONDS = 120.0  # without a cycle, after which the process is reported as 
 
 
 class _ControllerStatus:
-    """The values of the metrics and the health checks."""
+    """The state of the controller for the metrics and the health checks."""
 
     def __init__(self) -> None:
         self.state = RolloutState(iterated_at=time.monotonic())

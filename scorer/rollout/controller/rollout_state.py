@@ -40,7 +40,7 @@ class Rollout:
         began_ms: The start of the current step in Unix milliseconds.
         step: The index of the current step; -1 before the first step.
         pending: An intended move whose outcome is unknown.
-        starts: The offsets at which the answers of the current step start, by partition.
+        starts: The offsets from which the analysis of the current step reads scores and other answers, by partition.
         compared: The entry with the result of the comparison step.
         asked: All commands of operators, the oldest first.
         approved: The command that approved each approved step, by the index of the step.
