@@ -71,7 +71,7 @@ class Cache:
         max_version_bytes: The largest size of one version.
 
     Attributes:
-        root: The folder. Other modules store further data about the versions in it.
+        root: The folder. Other modules also store data about the versions in this folder.
     """
 
     def __init__(

@@ -43,8 +43,8 @@ class Resolution:
         version: The name of the version, such as 1.4.0.
         revision: The revision of the channel; 0 for a tag that is no channel, and for a digest.
         roles: The roles of all versions that the channel names, the champion first; empty if the tag names a single version.
-        history: The id of the channel's history (`history.ChannelMove`); "" if it is unknown. Revisions of different histories
-            cannot be compared.
+        history: The id of the channel's history; "" if it is unknown. A channel that is created again gets another id, and
+            revisions of different histories cannot be compared.
     """
 
     digest: str

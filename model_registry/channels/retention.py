@@ -58,7 +58,7 @@ class Removal:
     Attributes:
         versions: The digests of the versions to remove, by tag.
         history: The digests of the history entries to remove, by tag.
-        documents: The digests of the untagged indexes of roles to remove.
+        documents: The digests of the untagged indexes to remove. An index lists the versions of a channel by role.
         kept: Digests of manifests that must not be deleted, even if they belong to a removed version.
     """
 

@@ -27,7 +27,7 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class SignedMove:
-    """A move that a trusted key signed, with the id of that key; `data` is the signed bundle."""
+    """A move that a trusted key signed, with the id of that key; `data` is the bundle with the signature."""
 
     move: ChannelMove
     key_id: str
@@ -71,7 +71,7 @@ def _unsigned(move: ChannelMove, reason: str) -> Refused:
 
 
 class MoveAdmission:
-    """Decides whether a state of a channel may be served. This class accepts every state; it requires no signed moves."""
+    """Decides whether a state of a channel (its revision and its versions) may be served. This class accepts every state."""
 
     signed = False
 
@@ -85,6 +85,8 @@ class MoveAdmission:
 
 class SignedMoveAdmission(MoveAdmission):
     """Accepts a state of a channel only if a trusted key signed the move to that state.
+
+    `check` also rejects a state whose revision is lower than one that was accepted before.
 
     Args:
         policy: The policy that lists the trusted keys.

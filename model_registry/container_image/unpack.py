@@ -44,7 +44,7 @@ class _TreeEntry:
     Attributes:
         kind: The kind of the entry: file, folder, link or special file.
         layer: The position of the layer that has the entry.
-        stored_at: The file on disk that holds the content of a file; None for other entries, and if files are only hashed.
+        stored_at: The file on disk that holds the content of a file; None for other entries, or if no files are written.
         content: The descriptor of the content of a file; None for other entries.
     """
 
@@ -89,9 +89,9 @@ def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
 
 
 class _ModelsTree:
-    """The files under /models after the layers that were added so far.
+    """Collects the files under /models from the layers of an image, lowest layer first.
 
-    Files have numbers instead of names in `folder` until `move_files` is called.
+    The files are stored in `folder` under numbers. `move_files` gives them their names.
     """
 
     # Only `move_files` syncs the files to disk, so that an image that is refused earlier costs no sync.

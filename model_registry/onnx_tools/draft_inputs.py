@@ -36,7 +36,7 @@ class Drafting:
 
     Attributes:
         values: The values in the example events by path, one per event; None for an event without a value.
-        without_field: The tensors without a fitting field of the same name.
+        without_field: The tensors for which the events have no suitable field of the same name, or several.
         used_paths: The paths of the fields that already feed a tensor.
         names: The names of the fields drafted so far.
         notes: A message for each choice that was made, with its reason.

@@ -59,7 +59,13 @@ class DraftedPackage:
 
 @dataclass(frozen=True, slots=True)
 class SavedFields:
-    """The arguments `tables`, `columns` and `optional` of `write`."""
+    """The fields that the caller of `write` knows already.
+
+    Attributes:
+        tables: The names of the tables from which fields are joined.
+        columns: The names of the fields of a row, in their order, for a model with one input; empty if they are not known.
+        optional: The names of the fields that events may lack.
+    """
 
     tables: Sequence[str]
     columns: Sequence[str]

@@ -25,14 +25,14 @@ CLOSE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class AcceptedScore:
-    """The score that a model gives to the event of a golden example.
+    """A golden example and the model's score of its event, which may replace the expected score.
 
     Attributes:
         event: The event.
-        stated: The score in golden.jsonl; a placeholder if it was still to be filled in.
+        stated: The expected score in golden.jsonl, or a placeholder.
         score: The model's score.
-        tolerance: The tolerance for the accepted score.
-        differs: Whether the stated score is a placeholder, or differs from the model's by more than its tolerance.
+        tolerance: The largest allowed difference between the expected score and the model's score.
+        differs: Whether `stated` is a placeholder, or differs from `score` by more than `tolerance`.
     """
 
     event: dict[str, Any]

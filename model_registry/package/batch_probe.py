@@ -44,7 +44,7 @@ class _ProbedEvent:
     Attributes:
         name: A description of the event for messages.
         rows: The event's row of each tensor, as a batch of one.
-        lengths: The event's length on each axis; empty if no tensor has a varying length.
+        lengths: The event's length on each axis of varying length; empty if there is no such axis.
         answer: The model's outputs for the event alone, by the output's name.
         exact: Whether the model ran the event at its exact length, without padding.
     """
@@ -124,7 +124,10 @@ def check_batch_independence(
 
 
 class _Probe:
-    """Runs the comparisons for one model. After SECONDS, each comparison runs at most one batch of FEWEST events."""
+    """Compares one model's answers to the same events in different runs.
+
+    After SECONDS, each comparison runs at most one batch of FEWEST events.
+    """
 
     def __init__(
         self,

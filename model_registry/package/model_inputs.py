@@ -17,7 +17,8 @@ Tensors = dict[str, NDArray[Any]]
 class InputAssembler:
     """Assembles the input tensors of a model for each batch, by its signature.
 
-    If tensors have varying lengths, a batch must be one run of `LengthPlan.plan`.
+    For tensors of varying length, the caller first divides a batch with `LengthPlan.plan` into groups of events that one call
+    of the model can take, and then passes each group as a batch.
 
     Attributes:
         constants: The constant tensors without a batch dimension, by name; they are the same for every batch.

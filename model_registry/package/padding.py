@@ -75,7 +75,7 @@ class PaddedRun:
 
 
 class LengthPlan:
-    """Plans the runs of a batch for one signature, and pads the tensors of a run.
+    """Divides batches into runs (calls of the model) for one signature, and pads the tensors of a run.
 
     Handles the tensors of varying length, and the masks and lengths that are derived from them. For a model that takes one
     event at a time, each event is a run.

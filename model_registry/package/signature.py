@@ -87,8 +87,8 @@ class TensorInput:
         shape: The shape of a row, with -1 for a length that varies from event to event; None stands for (width,).
         value: The value of a constant: one element that fills the row, or nested tuples of the row's shape; None for other
             tensors.
-        batch: Whether the tensor has a batch dimension. If a tensor that is no constant has none, the model takes one event at
-            a time.
+        batch: Whether the tensor has a batch dimension. A model takes one event at a time if one of its tensors has no batch
+            dimension and is no constant.
         pad: The value with which shorter rows are padded; None allows only rows of equal lengths in one run.
         axis: The name of the varying length: tensors with the same axis have equal lengths in each event.
         mask_of: For a mask, the name of the tensor of varying length whose padding the mask marks; else None.

@@ -98,7 +98,7 @@ class _Bundle(msgspec.Struct, frozen=True, rename="camel"):
 class Bundle:
     """A parsed bundle: the payload and its signature.
 
-    The payload is trusted only after `sig` was verified over `signed` with a trusted key.
+    The payload is trusted only after `sig` was verified with a trusted key, as a signature of the bytes `signed`.
     """
 
     payload: bytes

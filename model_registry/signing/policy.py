@@ -35,12 +35,12 @@ class Policy:
     Attributes:
         path: The path of the file, for messages.
         required: Whether a version must have a signature by a trusted key.
-        keys: The keys that are trusted for versions.
+        keys: The keys whose signatures of versions are trusted.
         denied: The manifest digests that must not be loaded.
         named: Whether a signature must name the version.
         compared: Whether a trusted key must attest that a version passed a comparison with the champion.
         signed_moves: Whether a move of a channel must be signed.
-        move_keys: The keys that are trusted for moves of channels.
+        move_keys: The keys whose signatures of channel moves are trusted.
     """
 
     path: Path

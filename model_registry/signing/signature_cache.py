@@ -16,7 +16,7 @@ MAX_ENTRIES = 1000  # bundles of about 2 KB each
 
 
 class SignatureCache:
-    """A cache of signature bundles of one kind, by digest, in a folder that is created with the first bundle.
+    """A cache of signature bundles of one kind, by digest. The folder is created when the first bundle is stored.
 
     Any number of processes may share the folder. If `folder` is None, nothing is cached.
     """

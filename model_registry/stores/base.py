@@ -20,7 +20,7 @@ class StoreOptions:
         ca_file: PEM certificates to trust in addition to the system's (or those of SSL_CERT_FILE).
         timeout_seconds: The time within which the registry must send either at least `retry.PROGRESS_BYTES` or the rest of its
             response.
-        progress: Called with the bytes of a blob transferred so far.
+        progress: Called with the descriptor of a blob and the number of its bytes transferred so far.
         mount_from: Repositories of the same registry (`team/base`). Content that one of them holds is mounted from there
             instead of uploaded.
     """

@@ -52,7 +52,7 @@ class UploadTarget:
     """The repository to which blobs are uploaded.
 
     Attributes:
-        path: `/v2/<repository>/blobs`.
+        path: The URL path of the repository's blobs: `/v2/<repository>/blobs`.
         scope: The token scope that allows a push.
         mounts: Repositories from which a blob may be mounted, each with the token scope that allows reading it.
         stored: Returns whether the repository already holds a blob.

@@ -33,7 +33,11 @@ class Source(msgspec.Struct, gc=False):
 
 
 class AuditedScore(msgspec.Struct, gc=False):
-    """The audited fields of a score record."""
+    """The fields of a score record that the audits use.
+
+    `digest` identifies the model version that answered the event. `arm` is the role to which the event's key is assigned:
+    champion or canary. `role` is the role of the version that answered the event.
+    """
 
     id: str
     status: Literal["scored", "expired", "fallback"]
@@ -44,7 +48,7 @@ class AuditedScore(msgspec.Struct, gc=False):
 
 
 class DeadSource(NamedTuple):
-    """The events that a dead letter answers: the offsets `first` to `source.offset`, both inclusive, of one partition.
+    """The events that a dead letter stands for: the offsets `first` to `source.offset`, both inclusive, of one partition.
 
     `ranged` is true if the dead letter stands for an unreadable batch, and false if it stands for a single event.
     """
@@ -64,9 +68,10 @@ class SwapRecord(msgspec.Struct, gc=False):
     """The fields of a swap record that the audits use.
 
     A scorer writes a swap record when another model version takes over a partition. `topic_id` is the id of the input topic.
-    The first swap record with a new `topic_id` also has the offsets at which the answers to that topic begin:
-    `scores_from[p]` in partition p of the scores, `letters_from[p]` in partition p of the dead letters. `VersionCutover`
-    explains `history`.
+    `history` is the id of the registry channel's history to which `revision` belongs; "" if unknown.
+
+    The first swap record with a new `topic_id` also has the offsets at which the records about events of that topic begin:
+    `scores_from[p]` in partition p of the scores, and `letters_from[p]` in partition p of the dead letters.
     """
 
     topic: str
@@ -83,10 +88,10 @@ class SwapRecord(msgspec.Struct, gc=False):
 
 
 class DeletedTopicFilter:
-    """Finds answers to events of a deleted input topic if another topic now has the same name.
+    """Recognizes scores and dead letters of a deleted input topic if another topic now has the same name.
 
-    `ids` has the current id of each input topic. If the id of a topic is unknown, its swap records count as swap records of the
-    current topic.
+    `ids` maps the name of each input topic to its current topic id. If that id is unknown, all swap records that name the
+    topic belong to the current topic.
     """
 
     # Each swap record has the id of its input topic. The first swap record with a new topic id also has the offsets at which

@@ -25,7 +25,7 @@ class Shares(NamedTuple):
 
     Attributes:
         offset: the first offset that the split applies to.
-        revision: the revision of the registry channel that has set the split.
+        revision: the revision of the registry channel that defines the split.
         percent: the canary's share of the keys in percent.
         seed: the seed of the hash of keys.
     """
@@ -37,13 +37,14 @@ class Shares(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The fields of one score that are checked.
+    """The fields of one score record that are checked.
 
     Attributes:
         offset: the input offset of the event.
         key: the key of the event; None if the event has no key.
-        arm: the role that the score names for the event's key: champion or canary.
-        role: the role of the version that has scored the event. The champion may score an event of the canary.
+        arm: the role to which the event's key is assigned according to the score record: champion or canary.
+        role: the role of the version that has scored the event. The champion may also score events that are assigned to the
+            canary.
     """
 
     offset: int

@@ -25,7 +25,7 @@ from publisher.kafka.partitions import Partition
 
 
 class Kind(IntEnum):
-    """The kind of an answer: a score, a notice that the event expired, a dead letter, or the constant of `model.fallback`."""
+    """The kind of an answer: a score, a notice that the event expired, a dead letter, or the constant `model.fallback`."""
 
     SCORED = 0
     EXPIRED = 1
@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True)
 class AuditedAnswers:
-    """Answers to events of one input partition, from one output partition in offset order.
+    """Answers (scores or dead letters) to events of one input partition, from one output partition in offset order.
 
     Attributes:
         output: the output partition.

@@ -36,7 +36,7 @@ class OriginPartition(NamedTuple):
 
 @dataclass
 class RegionsReport(Report):
-    """Counts of events, by the positions where they were first written."""
+    """Counts of events. An event and its copies in other regions count as one event, at its original position."""
 
     title: ClassVar[str] = "audit over regions"
     positions: ClassVar[str] = "region/topic/partition/offset"
@@ -92,7 +92,7 @@ class _Copies(NamedTuple):
 
 
 class RegionsAudit:
-    """Counts the events and answers of all regions. The inputs of all regions must be added before the answers."""
+    """Counts the events of all regions and the answers to them. Add the events of all regions before the first answer."""
 
     def __init__(self) -> None:
         self._inputs: defaultdict[OriginPartition, Bitmap] = defaultdict(Bitmap)

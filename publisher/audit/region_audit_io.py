@@ -60,7 +60,7 @@ decode_score = DocumentDecoder(Score).decode
 
 
 class _RegionReader:
-    """Reads the topics of one region, and stores the dead letters.
+    """Reads the topics of one region, and holds the input offsets that its dead letters name.
 
     The constructor requests the end offsets of the topics. Records after these offsets are not read.
     """

@@ -67,7 +67,7 @@ class Copies(OriginColumn):
     """The copies in one destination partition, in order.
 
     Attributes:
-        own: (n,) booleans: True if `x-origin` names an offset of the source partition that the source still retains.
+        own: (n,) booleans: True if the copy's header `x-origin` names an offset that the source partition still retains.
         complete: False if retention has deleted copies at the destination.
     """
 

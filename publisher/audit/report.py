@@ -27,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class Report:
-    """Counts of records, with one field for each count. The counts that FAULTS names are faults.
+    """Counts of records, with one field for each count. The fields listed in FAULTS count faults.
 
     Each audit adds its own counts as fields. The docstrings of the fields are shown in the tables of publisher/docs/audit.md.
     """

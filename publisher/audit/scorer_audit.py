@@ -43,7 +43,7 @@ class AuditScope:
         group: the scorers' consumer group; if None, every unanswered event counts as missing.
         from_ms: the first timestamp of the audited inputs (Unix ms); None for no limit.
         to_ms: the timestamp before which the audited inputs end (Unix ms); None for no limit.
-        as_json: converts a score record to JSON.
+        as_json: converts the value of a score record to JSON.
     """
 
     inputs: Sequence[str]

@@ -39,7 +39,8 @@ class VersionCutover(NamedTuple):
 class Segment(NamedTuple):
     """A range of offsets [start, stop) of a partition in which one version is in use at one channel revision.
 
-    `is_recorded` is true if a swap record names the start.
+    `is_recorded` is false for the offsets before the version's first cutover: its first swap record or, if it scored before all
+    swap records, its first score.
     """
 
     digest: str

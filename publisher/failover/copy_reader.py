@@ -28,8 +28,8 @@ FETCH_BYTES = 16_384  # only one record is needed; the broker sends the whole ba
 class CopyReader:
     """Reads single committed records of partitions that contain copies.
 
-    The functions that `for_partition` returns raise Retriable if the broker does not answer within `answer_seconds`. They
-    raise Fatal (exit code 3) if a record is not a copy from the expected partition.
+    `for_partition` returns a function that reads one record. This function raises Retriable if the broker does not answer
+    within `answer_seconds`, and Fatal (exit code 3) if the record is not a copy from the expected partition.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:

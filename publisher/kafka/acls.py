@@ -31,7 +31,7 @@ class Right(NamedTuple):
 
     Attributes:
         operation: the operation.
-        kind: the kind of the resource, which is also the name of an option of kafka-acls.sh.
+        kind: the kind of the resource, such as `topic`; an option of kafka-acls.sh has the same name.
         name: the name of the resource, or a prefix of names followed by `*`.
     """
 

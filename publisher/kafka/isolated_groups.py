@@ -30,10 +30,10 @@ class IsolatedGroups:
     """Describes consumer groups of one cluster. Each query runs in a child process with a client of its own.
 
     Args:
-        settings: the connection.
+        settings: the settings of the connection.
         client_id: the client id.
-        program: the command line of the program. The descriptor of a pipe is added as the last argument; the pipe reaches its
-            end when this process dies.
+        program: the command line of the program that the child process runs. A file descriptor is appended as last argument:
+            the read end of a pipe. The program reads end-of-file from it when this process dies.
         start_seconds: how long a child process may take to start, in addition to the time limit of its query.
     """
 

@@ -177,7 +177,7 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 
 
 class IsolatedReader:
-    """Answers the requests of the parent with one consumer in limited memory."""
+    """Reads partitions for the parent process, with one consumer and in limited memory."""
 
     # The process redirects its standard error to a pipe, and reads the pipe from the file descriptor `died`. If librdkafka
     # writes a failed assertion to the standard error, a thread of librdkafka has called `abort`, and was stopped.

@@ -176,9 +176,10 @@ class _Suspect:
 
 
 class Sandboxed:
-    """Reads the sandboxed partitions of one reader through one child process. The reader's thread owns the instance.
+    """Reads partitions of a consumer (the reader) through a child process (the sandbox). The reader's thread owns the instance.
 
-    `partition in sandboxed` tests whether the sandbox reads a partition. The process runs only while it reads a partition.
+    `partition in sandboxed` tests whether the sandbox reads a partition. The child process runs only while there is such a
+    partition.
 
     Args:
         child: starts a process. Its argument is true for careful mode, in which each fetch returns one batch.

@@ -30,7 +30,7 @@ class TopicFollower:
     request, 4 if it does not answer.
 
     Args:
-        settings: the connection.
+        settings: the settings of the connection.
         client_id: the client id.
         needed: the topics, with the operations that the caller needs. Topics that do not exist are ignored.
         required: the topics that must exist.

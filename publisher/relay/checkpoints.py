@@ -173,8 +173,9 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
 class CheckpointLog:
     """The positions, registrations and source snapshots of all relays, as of the last `refresh`.
 
-    Methods raise Fatal in the same cases as those of TopicReader. They also raise Fatal (exit code 3) if a position or the
-    registration of `relay` is unreadable. If `repairing` is true, such records raise no error.
+    Methods raise Fatal: with exit code 4 if the broker does not answer, 3 if it rejects the request, 2 if the topic does not
+    exist. They also raise Fatal (exit code 3) if a position or the registration of `relay` is unreadable, unless `repairing` is
+    true.
 
     Attributes:
         unreadable: for each key whose newest record is unreadable, the location of that record and the error. The key keeps its

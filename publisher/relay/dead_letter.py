@@ -27,7 +27,7 @@ class TransactionRejected(Exception):
     """The destination rejects one of the `written` records of the open transaction, which must be aborted.
 
     Attributes:
-        reason: the reason, as the refusal topic names it; None if it is unknown.
+        reason: the reason for the dead letter, such as "too-large"; None if it is unknown.
         written: the number of records in the transaction.
     """
 
@@ -41,7 +41,7 @@ class TransactionLimit:
     """Limits the number of records in the next transaction. The limit is reduced to find a rejected record.
 
     Attributes:
-        current: the largest number of records.
+        current: the largest number of records in the next transaction.
     """
 
     # The candidates of a search are the partitions of the rejected transaction, each up to the offset that the transaction
@@ -86,7 +86,7 @@ class RejectedRecord(NamedTuple):
     Attributes:
         message: the record; for a batch, a message without content at the last offset.
         source: the position of the record at the source; for a batch, the position of its first record.
-        reason: the reason, as the refusal topic names it.
+        reason: the reason for the dead letter, such as "too-large".
         error: the text of the error.
         headers: the headers of the record; None if they cannot be read.
         last: the last offset of a batch; None for a single record.

@@ -40,7 +40,7 @@ COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
 
 
 class RelayMetrics(Collector):
-    """Collects the metrics for a CollectorRegistry. `source` and `destination` are the regions."""
+    """Collects the metrics for a CollectorRegistry. `source` and `destination` are the names of the regions."""
 
     def __init__(self, state: RelayState, source: str, destination: str) -> None:
         self._state = state

@@ -15,13 +15,15 @@ SILENT_SECONDS = 2.0  # if the source has not answered for longer, the lag in se
 
 @dataclass
 class LaneState:
-    """The state of a thread that copies a fixed share of the partitions (a lane), over all runs. Times are monotonic seconds.
+    """The state of a thread that copies a fixed share of the partitions (a lane). Times are monotonic seconds.
+
+    The counts cover all runs of the relay in this process.
 
     Attributes:
         number: the number of the lane.
         copy_counts: counts of records.
         counters: counts of transactions.
-        bytes: bytes of the values that were read.
+        bytes: total size of the record values that were read.
         heartbeat: when the thread last reported that it is running.
         checkpoint_at: when the last transaction was committed.
         routes: the partitions that are copied in this run.
@@ -58,7 +60,7 @@ class RunFailure:
     """The error that ended a run of the relay.
 
     Attributes:
-        family: the name of the error class in lower case, or "out of range".
+        family: the name of the error class in lower case, or "out of range" if the source log lacks the next offset.
         text: the message of the error.
         at_ms: when the run ended (Unix ms).
     """
@@ -69,7 +71,9 @@ class RunFailure:
 
 
 class RelayState:
-    """The state of a relay over all its runs.
+    """The state of a relay over all its runs. A run ends with its first failure.
+
+    The relay then starts another run, unless an operator must decide.
 
     Attributes:
         name: the relay's name.

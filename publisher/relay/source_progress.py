@@ -74,7 +74,7 @@ class SourcePoller:
     Args:
         settings: the settings of the relay.
         cluster: the id of the source cluster.
-        source: the topics of the source.
+        source: queries the topics of the source cluster.
         copied: a function that returns, for each partition, the source offset up to which its copies are committed.
         stored: the snapshot that an earlier run has stored; None if there is none.
 

@@ -52,9 +52,9 @@ class WorkerContext:
         settings: the settings of the relay.
         checkpoint: returns the checkpoint record of a route.
         topics_checked_at: returns when the topic ids were last confirmed to be unchanged (monotonic seconds).
-        context: as in TransactionSession.
-        wait_until_decided: as in TransactionSession.
-        batch_bytes: the largest batch that every destination topic accepts.
+        context: the clock, and the check that is called during waits for a broker.
+        wait_until_decided: returns when no transaction is open in the topics that the workers write to.
+        batch_bytes: the largest allowed size of a batch in bytes. Every destination topic accepts batches of this size.
         rate_limit: the limit of bytes per second for all workers together.
         stopping: the workers end when this event is set.
         ended: a worker sets this event when it ends.
@@ -72,10 +72,10 @@ class WorkerContext:
 
 
 class TransactionWriter:
-    """Publishes one transaction after another. The worker's thread calls all methods except `open`.
+    """Publishes one transaction after another. Only the worker's thread may call its methods, except `open`.
 
     Attributes:
-        rest_until: when the next transaction should begin at the earliest (monotonic seconds).
+        rest_until: the earliest time at which the next transaction should begin (monotonic seconds).
     """
 
     def __init__(self, shared: WorkerContext, state: LaneState) -> None:

@@ -33,7 +33,7 @@ class Route:
         topic: the source topic.
         partition: the partition, at the source and at the destination.
         destination: the destination topic.
-        origin: the `x-origin` of the partition's records, without the offset at its end.
+        origin: the value of the header `x-origin` for the partition's records, without the offset at its end.
         tail: the headers that the relay adds after `x-origin` to a record that is not itself a copy.
         next: the next offset to read.
         read: the offset after the last record that was read. `next` may be higher, past offsets without a record.
@@ -41,12 +41,13 @@ class Route:
         end: the end of the source partition, as of the last answer of the source.
         timestamp_ms: the timestamp of the last record before `next`; -1 if none.
         epoch: the leader epoch of the last record before `next`; -1 if none.
-        committed: `next` in the last committed checkpoint.
-        confirmed: `copied` in the last committed checkpoint.
-        copies_from: the destination offset at which the copies of this source topic begin; see `Checkpoint`.
+        committed: the value of `next` in the last committed checkpoint.
+        confirmed: the value of `copied` in the last committed checkpoint.
+        copies_from: the destination offset at which the copies of this source topic begin. Earlier copies belong to a deleted
+            source topic of the same name.
         level_ms: the last time at which all records had been copied and committed (Unix ms); -1 if never.
-        last_copied: the last record that was copied since `next` was advanced; None if there is none.
-        last_skipped: the last record that was read but not copied since `next` was advanced; None if there is none.
+        last_copied: the last record that was copied after `next` was last advanced; None if there is none.
+        last_skipped: the last record that was read but not copied after `next` was last advanced; None if there is none.
     """
 
     __slots__ = (
@@ -132,8 +133,8 @@ class CopyCounts:
         copied: records that were copied.
         looped: records that came from the destination and were not copied.
         filtered: records that the filter excluded.
-        derived: copied records in which a program had forwarded the headers of another copy. The relay replaced `x-origin`
-            by the position of the record itself.
+        derived: copied records that had the headers of another copy, because a program had forwarded them. The relay replaced
+            their `x-origin` by their own position.
         refused: records that were produced to the refusal topic.
     """
 

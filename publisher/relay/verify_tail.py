@@ -21,7 +21,7 @@ class ExpectedTail(NamedTuple):
     """The last copy of a source partition, according to its checkpoint.
 
     Attributes:
-        origin: the `x-origin` of copies of this partition, without the offset at its end.
+        origin: the value of the header `x-origin` in copies of this partition, without the offset at its end.
         copied: the source offset of the last copy.
     """
 

@@ -70,7 +70,7 @@ class TransactionSession:
         ownership_record: returns the record that the producers commit for the check in `ownership_check.py`; None for a session
             that sends offsets.
         producer_wait_seconds: how long the session waits for an initialised producer before it raises Retriable.
-        slow_commit_seconds: the duration of a commit from which a successor with the same id replaces the producer.
+        slow_commit_seconds: after a commit of at least this duration, a new producer with the same id replaces the producer.
         hang_seconds: the time after which a call that has not returned is abandoned.
         context: the clock, and the check that the session calls while it waits for a broker.
         wait_until_decided: returns when no transaction is open in the topics that this session writes to

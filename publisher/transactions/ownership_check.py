@@ -29,7 +29,7 @@ class OwnershipCheck:
         pool: the producers of the session.
         calls: makes the broker calls of these producers.
         record: returns the record that a producer commits for a check.
-        slow_seconds: the duration of a commit from which a successor with the same id replaces the producer.
+        slow_seconds: after a commit of at least this duration, a new producer with the same id replaces the producer.
     """
 
     def __init__(self, pool: ProducerPool, calls: RetryingCalls, record: Callable[[], Record], slow_seconds: float) -> None:

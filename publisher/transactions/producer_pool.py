@@ -40,10 +40,10 @@ class PooledProducer(NamedTuple):
 class ProducerPool:
     """The idle producers of one session. One thread owns it.
 
-    While a method waits for a producer, it checks the context, and raises Retriable after `wait_seconds`.
+    While a method waits for a producer, it calls `context.check`. It raises Retriable after `wait_seconds`.
 
     Attributes:
-        unconfirmed_ids: the ids of successors, until the session has confirmed that it owns all ids.
+        unconfirmed_ids: the ids for which a producer was created since the session last confirmed that it owns all ids.
     """
 
     def __init__(

@@ -48,8 +48,8 @@ class Recovery(NamedTuple):
         abort: whether the producer first aborts the transaction. This is impossible while a call of the producer hangs.
         abort_decides: whether a confirmed abort completes the recovery. Otherwise the recovery also waits until no other
             transaction is open (`wait_for_open_transactions.py`).
-        replace_producer: whether a successor takes over the id even after a confirmed abort.
-        renew_pool: whether the idle producers are replaced by successors too.
+        replace_producer: whether a new producer takes over the transactional id even after a confirmed abort.
+        renew_pool: whether new producers also replace the idle producers.
         ids_stay_owned: whether it is certain that the session still owns its transactional ids. If it is not certain, another
             process may have taken over the ids, and a session with an ownership record must not continue.
     """

@@ -47,7 +47,7 @@ class OpenTransactions:
     """Waits for the end of open transactions, of any producer, in a session's output topics and in its group's positions.
 
     Args:
-        settings: the connection.
+        settings: the settings of the connection.
         client_id: the id of the clients that send the requests.
         written: the topics that the session writes to.
         group: the consumer group whose positions the session commits; empty if it commits none.

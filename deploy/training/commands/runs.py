@@ -1,4 +1,4 @@
-"""The commands `list` and `show`: all runs, and one run in full, as the topic of runs has them."""
+"""The commands `list` and `show`: all runs, or one run in full, from the records of the topic of runs."""
 
 import time
 from datetime import UTC, datetime

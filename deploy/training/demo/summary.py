@@ -16,9 +16,9 @@ class Summary:
     Attributes:
         events: The number of events.
         scored: The number of scored events.
-        counts: The faults that the audit of the topics counted, by name.
+        counts: The number of faults that the audit of the topics found, by kind.
         scores: The number of scores by version.
-        run: The document of the run.
+        run: The report of the run, as JSON.
         kept: The steps that the run had completed before the demo killed it.
         moves: How often the run moved the channel.
         admitted: Whether the scorers' policy admits the new version.

@@ -68,7 +68,9 @@ def held(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
 
 
 class ModelLease:
-    """The membership of this process in the group of the lease. A thread owns the client, from the constructor to `close`.
+    """The lease that this process holds or requests, as a member of the consumer group of the lease.
+
+    A thread owns the Kafka client from the constructor to `close`.
 
     Args:
         settings: The scorer's settings.

@@ -45,7 +45,7 @@ class Part(msgspec.Struct, frozen=True):
         from_ms: The first Kafka timestamp of the rows (Unix ms).
         to_ms: The last Kafka timestamp of the rows (Unix ms).
         classes: The number of rows by class; empty for a regression.
-        digest: The digest of the rows; see `LabelledRows.digest`.
+        digest: A digest of the positions and labels of the rows.
         outcomes: The mean, standard deviation, minimum and maximum of the labels of a regression; empty for classes.
     """
 
@@ -65,13 +65,13 @@ class JoinResult(msgspec.Struct, frozen=True):
         mature: The number of events that are old enough to have a label.
         labelled: The number of mature events that have a label.
         coverage: `labelled` divided by `mature`.
-        target: The target of the labels.
+        target: The kind of the labels (classes or a number), and the names of the classes.
         classes: The number of labelled events by class; empty for a regression.
-        outcomes: The result of `outcome_range`: the mean and the range of the labels of a regression.
+        outcomes: The mean, standard deviation, minimum and maximum of the labels of a regression; empty for classes.
         left_out: The omitted events: for each reason, their number and the position of the first one.
         labels: The labels that were not used, such as unreadable labels: for each reason, their number and the position of the
             first one.
-        parts: Training, validation and hold-out.
+        parts: Summaries of the rows for training, validation and hold-out.
         run: The id of the run.
         version: The name of the version that the run trains.
     """
@@ -108,8 +108,8 @@ class Trained(msgspec.Struct, frozen=True):
 class ExportResult(msgspec.Struct, frozen=True):
     """The result of the export.
 
-    `parity` is the largest difference between the scores of the ONNX model and of the trained model; None for a recipe of one's
-    own. `files` has the digest of each file of the package by name.
+    `parity` is the largest difference between the scores of the ONNX model and of the trained model; None for a recipe that is
+    a user's command. `files` has the digest of each file of the package by name.
     """
 
     parity: float | None
@@ -138,11 +138,11 @@ class Evaluated(msgspec.Struct, frozen=True):
     """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
     Attributes:
-        confusion_matrix: The numbers of rows by label and decision; None for a regression and for many classes.
-        residuals: The residuals of a regression; None for classes.
+        confusion_matrix: The numbers of rows by label and decision; None for a regression and for more than 100 classes.
+        residuals: A histogram of the residuals of a regression; None for classes.
         unscored: The number of rows without a score, by reason.
         champion: The champion; None if the channel has no version yet.
-        interval_coverage: The coverage of the predicted intervals; None without them.
+        interval_coverage: The share of the labels that are in their predicted intervals; None if no interval is predicted.
     """
 
     champion: ChampionState | None

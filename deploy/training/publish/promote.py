@@ -21,7 +21,7 @@ ATTEMPTS = 5
 class ComparedChampion:
     """The champion that a version was compared with, and the channel's revision at that time.
 
-    Without a champion, the champion is None and the revision is 0.
+    If there was no champion, `digest` is None and `revision` is 0.
     """
 
     digest: str | None = None

@@ -79,7 +79,7 @@ class DecisionEvidence:
 
     Attributes:
         spans: The record ranges that the version was trained on.
-        count: The number of rows on which both versions were evaluated.
+        count: The number of rows on which the version and the champion were evaluated.
         rows: The digest of these rows.
         keys: The ids of the trusted keys that signed the provenance and the comparison.
     """

@@ -68,7 +68,7 @@ class ContractViolation(Exception):
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """The content of `trial.json`.
+    """The content of `trial.json`, the file that describes a trial to a recipe.
 
     Attributes:
         trial: The number of the trial.
@@ -90,12 +90,13 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """The content of `resources.json`.
+    """The content of `resources.json`: the resources that a recipe may use.
 
     Attributes:
         workers: The number of processes or threads.
         gpus: The number of GPUs.
-        rendezvous: The address at which the processes meet; None if the launcher sets the address, as torchrun does.
+        rendezvous: The address through which the processes find each other; None if the launcher sets the address, as torchrun
+            does.
     """
 
     workers: int = 1

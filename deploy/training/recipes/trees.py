@@ -67,12 +67,12 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The encoded training rows, with additional rows that lack the value of a field.
+    """The encoded training rows, and copies of rows in which the value of one field is missing.
 
     Attributes:
         rows: The original rows.
         matrix: The encoded rows.
-        outcomes: The outcomes of the encoded rows.
+        outcomes: The labels of the encoded rows.
         digest: A digest of the encoded rows and the signature.
         binned: LightGBM's datasets by the parameter `max_bin`.
     """

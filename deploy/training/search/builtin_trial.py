@@ -14,7 +14,7 @@ from training.validation_gate.metrics import evaluate
 
 
 class BuiltInTrial:
-    """Trains with one recipe in one folder after another. The last read rows are cached, because all trials share them."""
+    """Trains one trial after another with a built-in recipe. The rows are cached, because all trials share them."""
 
     def __init__(self, recipe: BuiltIn) -> None:
         self._recipe = recipe

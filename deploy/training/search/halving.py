@@ -75,7 +75,7 @@ class Searched(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         spent: The number of trees or epochs that all trials trained together.
-        unstopped: The number that they would have trained without early stopping.
+        unstopped: The number that they would have trained if every trial had been trained up to the last rung.
         goal: Whether a larger or a smaller metric is better.
         failures: The trials that failed. They have no score, and do not continue.
     """

@@ -1,4 +1,4 @@
-"""The processes that train: a command under a guard for a recipe of one's own, and a pool of forked processes for the others.
+"""The processes that train: a guarded command for a user's own recipe, and forked processes for the built-in recipes.
 
 Both train in the folder of a trial under the file contract (`training.recipes.contract`). No process outlives its parent.
 """
@@ -24,7 +24,7 @@ STOP_SECONDS = 10.0
 
 
 class TrialProcess(Protocol):
-    """A process that trains in the folder of a trial. Its calls come from one thread."""
+    """A process that trains in the folder of a trial. All its methods are called from one thread."""
 
     handle: Any
     """An object for `multiprocessing.connection.wait`, ready when the training may have ended; None if `ended` is polled."""

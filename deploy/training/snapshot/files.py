@@ -78,8 +78,8 @@ class File(msgspec.Struct, frozen=True):
 class Copied(msgspec.Struct, frozen=True):
     """A complete snapshot on disk, as `manifest.json` describes it.
 
-    `files` maps the path of each file, relative to the folder of the snapshot, to the file. `digest` is the SHA-256 of the
-    digests and paths of the files.
+    `files` maps the path of each file, relative to the folder of the snapshot, to its digest and size. `digest` is the SHA-256
+    of the digests and paths of all files.
     """
 
     frozen: Frozen

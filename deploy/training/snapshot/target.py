@@ -1,4 +1,4 @@
-"""The target of a training: the kind of the labels, the names of the classes, and what a model predicts of a number. Pure."""
+"""The target of a training: classes, or the mean, a quantile or an interval of a number. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -22,7 +22,7 @@ class PredictionInterval(msgspec.Struct, frozen=True):
     Attributes:
         low: The name of the output that is the lower bound.
         high: The name of the output that is the upper bound.
-        level: The share of the outcomes that the intervals are meant to contain, between 0 and 1.
+        level: The share of the labels that the intervals are meant to contain, between 0 and 1.
     """
 
     low: str
@@ -34,9 +34,10 @@ class Target(msgspec.Struct, frozen=True):
     """The target that a model predicts.
 
     Attributes:
-        kind: The kind of the labels.
+        kind: The kind of the labels: two classes, more than two classes, or a number (regression).
         classes: The names of the classes in the order of their indices; empty for a regression.
-        quantile: The quantile of the number that the score of a regression predicts, between 0 and 1; None for the mean.
+        quantile: For a regression whose score predicts a quantile, that quantile, between 0 and 1. None if the score predicts
+            the mean.
         interval: The outputs that predict an interval for the number; None if no interval is evaluated.
     """
 

@@ -29,7 +29,7 @@ class FigureDifference(msgspec.Struct, frozen=True):
 class ConfusionMatrix(msgspec.Struct, frozen=True):
     """Counts of hold-out rows: entry [i][j] counts the rows with the label `labels[i]` and the decision `labels[j]`.
 
-    If some decisions are no class, the last label stands for them.
+    The labels are the classes. If some decisions are no class, such as "unsure", one more label at the end stands for them.
     """
 
     labels: tuple[str, ...]
@@ -47,9 +47,9 @@ class Residuals(msgspec.Struct, frozen=True):
 
 
 class IntervalCoverage(msgspec.Struct, frozen=True):
-    """The share of the outcomes that are in their predicted intervals, with its Wilson interval of 95 % (`low` to `high`).
+    """The share of the labels that are in their predicted intervals, with its Wilson interval of 95 % (`low` to `high`).
 
-    `level` is the share that the intervals are meant to contain.
+    `level` is the share that the predictions are meant to reach.
     """
 
     level: float
@@ -64,9 +64,10 @@ class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         revision: The channel's revision if the version was selected by a channel, 0 if it was selected by its name or digest,
             and None for the new version of a run.
-        confusion_matrix: None for a regression and for more than 100 classes.
-        residuals: None for classes.
-        interval_coverage: None if no interval is evaluated, or if the version predicts none.
+        confusion_matrix: The numbers of rows by label and decision; None for a regression and for more than 100 classes.
+        residuals: A histogram of the residuals of a regression; None for classes.
+        interval_coverage: The share of the labels that are in their predicted intervals; None if no interval is evaluated, or
+            if the version predicts none.
     """
 
     version: str
@@ -102,8 +103,8 @@ class Discordant(msgspec.Struct, frozen=True):
 class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
     """The difference of the metric (challenger minus champion) on the rows in which the field `field` has the value `value`.
 
-    The intervals of all slices hold simultaneously with the confidence `gate.confidence`. For a regression, the margin is
-    relative: it is multiplied by `scale`, the champion's metric on these rows. Otherwise `scale` is None.
+    The intervals of all slices hold simultaneously with the confidence `gate.confidence`. For a regression, the gate multiplies
+    `gate.slice_margin` by `scale`, the champion's metric on these rows. Otherwise `scale` is None.
     """
 
     field: str

@@ -33,7 +33,7 @@ class VerdictEvidence:
         rows: (B,), the labelled hold-out events.
         mature_times: (M,) int64, the times of all hold-out events that are old enough to have a label.
         champion: The champion; None if there is none yet.
-        leaked: The number of these rows on which the champion was trained; None if unknown.
+        leaked: The number of hold-out rows on which the champion was trained; None if unknown.
         slices: The values of a field in all rows, (B,), by the name of the field.
     """
 

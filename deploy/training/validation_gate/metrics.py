@@ -51,8 +51,8 @@ class ModelAnswers(NamedTuple):
     """The scores and decisions of one model for B rows.
 
     `scores` (B,) or (B, K) float64 are NaN for rows without a score. `decisions` (B,) are indices of classes; the number of
-    classes stands for a decision that is no class, such as "unsure". They are 0 for a regression. `intervals` (B, 2) float64
-    are the predicted intervals; None if the model predicts none.
+    classes stands for a decision that is no class, such as "unsure". For a regression, all decisions are 0. `intervals` (B, 2)
+    float64 are the predicted intervals; None if the model predicts none.
     """
 
     scores: Numbers

@@ -39,7 +39,8 @@ class ThresholdFigures(msgspec.Struct, frozen=True, kw_only=True):
         positives: The number of rows with the class.
         auc: The area under the ROC curve; None if all or no rows have the class.
         pr_auc: The area under the precision-recall curve.
-        thresholds: The figures of the thresholds that `by_threshold` chooses.
+        thresholds: The figures for the thresholds 0.05, 0.1, ... 0.95 if all scores are from 0 to 1; otherwise for these
+            quantiles of the scores.
         cheapest: The figures of the cheapest threshold, where every score is a possible threshold; None without a cost matrix.
     """
 

@@ -14,7 +14,7 @@ from training.snapshot.target import ZERO_OR_ONE, Target
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The meaning of the outputs of a network.
+    """Interprets the outputs of a network for the target of the training.
 
     For two classes, the only output is the log odds of the second class. For K classes, there are K logits. For a regression,
     an output x stands for the number `mean + deviation * x`.

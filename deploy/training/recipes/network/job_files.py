@@ -34,7 +34,7 @@ class Job(msgspec.Struct, frozen=True):
     Attributes:
         digest: A digest of these inputs and the rows.
         gpus: Whether GPUs are used.
-        head: The meaning of the outputs.
+        head: Interprets the outputs of the network: as log odds, logits or a number.
     """
 
     digest: str
@@ -50,12 +50,12 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """The encoded rows, which are the inputs of the network.
+    """The encoded rows: the inputs of the network, and the labels.
 
     Attributes:
-        numbers: (B, n) float32.
-        names: (B, c) int64, the indices of names.
-        outcomes: (B,), the result of `Head.encoded`.
+        numbers: (B, n) float32, the standardized values of the numeric columns.
+        names: (B, c) int64, the indices that stand for the strings of the c string columns.
+        outcomes: (B,), the labels in the form that the loss reads: class indices, or standardized numbers.
     """
 
     numbers: NDArray[np.float32]

@@ -116,10 +116,10 @@ class ShardedBatch(NamedTuple):
 
     Attributes:
         job: The training job.
-        data: The numbers, names and outcomes of all rows.
-        parts: The weights by layer.
+        data: Three tensors of all encoded training rows: numeric values, indices of strings, and labels.
+        parts: The weights: the embedding tables, then the matrix and the bias of each layer.
         shards: For each shard, the indices of its rows.
-        place: The key that seeds the batch's random numbers (see `model.chance`).
+        place: The key from which the batch's random numbers are seeded.
     """
 
     job: Job
