@@ -17,7 +17,7 @@ from model_registry.errors import BadFile, Corrupt, DiskFailed
 
 @contextlib.contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Wait for an exclusive flock on the file `path`, and hold the lock until the context ends.
+    """Wait for an exclusive flock on the file `path`, and hold the lock until the `with` block ends.
 
     The file is created if it is missing. The kernel releases the lock if the process dies.
     """
@@ -102,7 +102,7 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def report_os_errors(subject: str) -> Iterator[None]:
-    """Convert an OSError in the context to DiskFailed. The message names `subject` and the file."""
+    """Convert an OSError in the `with` block to DiskFailed. The message names `subject` and the file."""
     try:
         yield
     except OSError as error:

@@ -120,7 +120,7 @@ def promote(
         promoted = require_complete(store, state.tags, version)
         if request.expected_digest not in (None, promoted.digest):
             message = f"version {version} of {store.repository} is {promoted.digest}, not {request.expected_digest} as expected"
-            raise Refused(message, "other content was pushed under this version; check it with model-registry inspect")
+            raise Refused(message, "other content was pushed under this version; check it with `model-registry inspect`")
         if canary is not None:
             return canary_target(store, channel, state, version, promoted, canary, pairs)
         if shadow is not None:

@@ -299,7 +299,7 @@ class _Planner:
             message = f"the channel {name!r} has another history in {destination}: see its revision {revision}"
             raise Refused(
                 message,
-                f"compare both repositories with model-registry history; choose a destination without the channel {name!r}",
+                f"compare both repositories with `model-registry history`; choose a destination without the channel {name!r}",
             )
         if max(theirs) > max(ours):
             message = f"the channel {name!r} is newer in {destination}: revision {max(theirs)} instead of {max(ours)}"

@@ -45,7 +45,7 @@ _HISTORY_ID = re.compile(r"[0-9a-f]{16}")
 class ChannelMove:
     """One move of a channel, as a history entry records it.
 
-    The *target* of a channel is the manifest that the channel's tag names.
+    The *target* of a channel is the manifest that the channel's tag names. A move replaces the target.
 
     Attributes:
         revision: The number of the move, counted from 1 in each channel.
@@ -174,7 +174,7 @@ def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> Channe
     """
     # A rollback does not restore a version from which an earlier rollback moved the channel away.
     if not moves:
-        raise NotFound("the channel has no history", "create it with model-registry promote REPO --to VERSION")
+        raise NotFound("the channel has no history", "create it with `model-registry promote REPO --to VERSION`")
     by_revision = {move.revision: move for move in moves}
     path: list[ChannelMove] = []
     for move in completed_moves(moves, current):

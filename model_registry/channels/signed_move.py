@@ -145,7 +145,7 @@ class SignedMoveAdmission(MoveAdmission):
                 f"the channel {move.channel!r} names revision {move.revision}, and was at revision {highest['revision']} before"
             )
             raise Refused(
-                message, "the registry holds an older state; to serve an earlier version, use model-registry rollback"
+                message, "the registry holds an older state; to serve an earlier version, use `model-registry rollback`"
             )
         if move.revision == int(highest["revision"]):
             if move.to_digest != highest["to"]:

@@ -72,7 +72,8 @@ def push(
     accept: Annotated[
         bool,
         typer.Option(
-            "--accept", help="Show the model's scores of the golden examples, and write them into golden.jsonl first."
+            "--accept",
+            help="Before the check, show the model's scores of the golden examples, and write them into golden.jsonl.",
         ),
     ] = False,
     json: Json = False,
@@ -160,7 +161,7 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 
 @contextmanager
 def _print_gaps(folder: Path) -> Iterator[None]:
-    """If the context raises Underivable or MissingScores, print what the user must complete, and exit with code 3.
+    """If the `with` block raises Underivable or MissingScores, print what the user must complete, and exit with code 3.
 
     For Underivable (an incomplete signature), the draft of the signature is printed on stdout, and its gaps are printed on
     stderr. For MissingScores, the golden examples with the model's scores are printed on stdout.

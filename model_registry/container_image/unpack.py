@@ -30,7 +30,7 @@ WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 WHOLE = "io.scorestream.models"
 """Annotation of a layer that hides the content of the lower layers under /models, so that those layers need not be read."""
-_HINT = "put model.onnx and its other files into /models of the image; model-registry push --image builds such an image"
+_HINT = "put model.onnx and its other files into /models of the image; `model-registry push --image` builds such an image"
 
 
 Blob = Callable[[Descriptor], Iterator[bytes]]
@@ -91,7 +91,8 @@ def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
 class _ModelsTree:
     """Collects the files under /models from the layers of an image, lowest layer first.
 
-    The files are stored in `folder` under numbers. `move_files` gives them their names.
+    Each file is first stored in the temporary folder `folder`, with a number as its name. `move_files` moves the files to their
+    paths in the package. If `folder` is None, no files are written.
     """
 
     # Only `move_files` syncs the files to disk, so that an image that is refused earlier costs no sync.
@@ -142,9 +143,15 @@ class _ModelsTree:
         return chosen[0]
 
     def move_files(self, root: str, folder: Path | None) -> list[VersionFile]:
-        """Move the files below `root`, the package's folder, to their names in `folder`, and return them.
+        """Move the files of the package into `folder`, and return them. For example, `models/a/b` becomes `FOLDER/a/b`.
 
-        Raises Refused for a link or special file, Corrupt for an invalid path or too many files.
+        Args:
+            root: The folder of the package in the image, such as `models`.
+            folder: The destination; None moves nothing, because no files were written.
+
+        Raises:
+            Refused: The package has a link or a special file.
+            Corrupt: A path is invalid, or there are too many files.
         """
         entries = {path.removeprefix(root + "/"): entry for path, entry in self._entries.items() if path.startswith(root + "/")}
         for path, entry in entries.items():

@@ -39,7 +39,7 @@ TITLE = "org.opencontainers.image.title"
 VERSION = "org.opencontainers.image.version"
 CREATED = "org.opencontainers.image.created"
 UNPACK = "io.deis.oras.content.unpack"
-_HINT = "push the model with model-registry push DIR REF"
+_HINT = "push the model with `model-registry push DIR REF`"
 _MODEL_FILE = "model.onnx"
 _LAYER = re.compile(  # a layer of a container image; foreign and nondistributable layers, stored elsewhere, do not match
     r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+(?P<oci>gzip|zstd))?|docker\.image\.rootfs\.diff\.tar(\.(?P<docker>gzip|zstd))?)"

@@ -94,15 +94,15 @@ def find_model(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def suggest_folder(folder_or_version: str) -> Iterator[None]:
-    """Add `did you mean 'FOLDER'?` to the hint of an error that the context raises, if a folder with a similar name exists.
+    """Add `did you mean 'FOLDER'?` to the hint of an error in the `with` block, if a folder with a similar name exists.
 
     Args:
-        folder_or_version: The argument of a command, a package folder or a version in a registry. No folder has this name, so
-            the context uses the argument as a version. The user may have misspelt the name of a folder.
+        folder_or_version: The argument of a command: a package folder, or a version in a registry. There is no folder with this
+            name, so the `with` block looks up a version. The user may have misspelt the name of a folder.
 
     Raises:
-        BadReference: The argument is not a valid reference (raised by the context).
-        NotFound: There is no such version (raised by the context).
+        BadReference: The argument is not a valid reference (raised in the `with` block).
+        NotFound: There is no such version (raised in the `with` block).
     """
     try:
         yield
@@ -323,7 +323,7 @@ def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool 
     listed = store.tags()
     if version == tags.DEFAULT_CHANNEL or version in tags.channels(listed):
         hint = "push a version such as 1.0.0, then promote it to the channel"
-        raise Refused(f"{version!r} is a channel, which only model-registry promote moves", hint)
+        raise Refused(f"{version!r} is a channel, which only `model-registry promote` moves", hint)
     if version not in listed and not written:
         return False
     try:

@@ -1,6 +1,6 @@
 """Fields of bytes: event fields whose value is a byte string, written in base64 in JSON.
 
-The bytes are a tensor's row as little-endian numbers, or for a string tensor one text in UTF-8.
+The bytes are a tensor's row as little-endian numbers. For a string tensor, they are a single string in UTF-8.
 """
 
 import base64
@@ -12,7 +12,6 @@ import msgspec
 from model_registry.package import shapes
 from model_registry.package.signature import InputField
 
-EXAMPLE = '{"name": ..., "bytes": true}'
 MAX_BYTES = 1 << 24  # largest size of the bytes of a field of varying length, for one event
 
 
@@ -27,7 +26,7 @@ def size(field: InputField) -> int:
 
 
 def count_elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
-    """Return how many numbers the bytes of a field hold; None for a string tensor, because the bytes are then one text.
+    """Return how many numbers the bytes of a field hold; None for a string tensor, whose bytes are a single string.
 
     Args:
         name: The field's name, for messages.
@@ -40,10 +39,15 @@ def count_elements(name: str, dtype: str, shape: list[int] | None, length: int |
     """
     if dtype == "string":
         if length is not None:
-            raise ValueError(f'field {name!r}: the bytes are one text, which has no "length"; remove "length" from the field')
+            raise ValueError(
+                f'field {name!r}: in a string tensor, the bytes are a single string; remove "length" from the field'
+            )
         return None
     if shape is None and length is None:
-        raise ValueError(f'field {name!r}: the number of bytes is unknown; write the "shape" of the tensor beside {EXAMPLE}')
+        raise ValueError(
+            f'field {name!r}: the number of bytes is unknown; add "shape" to the tensor, for example '
+            '{"tensor": ..., "shape": [224, 224, 3], "fields": [{"name": ..., "bytes": true}]}'
+        )
     width = length if shape is None else math.prod(shape)
     if length is not None and length != width:
         raise ValueError(

@@ -51,7 +51,10 @@ def _check_varying(tensor: Any) -> None:
         )
     field = fields[0]
     if field.bytes and tensor.dtype == "string":
-        raise ValueError(f'field {field.name!r} of bytes is one text, which has no length; write "shape": [] in the tensor')
+        raise ValueError(
+            f"field {field.name!r}: in a string tensor, the bytes are a single string, so the shape cannot vary; "
+            'write "shape": [] in the tensor'
+        )
     if field.max_length is None or field.length is not None:
         example = BYTES if field.bytes else EXAMPLE
         raise ValueError(

@@ -78,22 +78,28 @@ class InputField:
 class TensorInput:
     """An input tensor of the model, of shape (B, *row).
 
-    The elements of an event's row are the values of its scalar fields in order, or the elements of its only array field.
+    There are four kinds of tensors:
+    - A tensor fed by fields of events. The elements of an event's row are the values of its scalar fields in order, or the
+      elements of its only array field. In a tensor of varying length, the length of the row varies from event to event.
+    - A constant has the same row for every event.
+    - A mask belongs to a tensor of varying length. It marks which elements of that tensor are values and which are padding.
+    - A tensor of lengths belongs to a tensor of varying length. It holds the length of each row without the padding.
 
     Attributes:
         tensor: The name of the model's input.
         dtype: Numpy's name of the tensor's dtype, or "string".
         fields: The fields that feed the tensor; empty for a constant, a mask or a tensor of lengths.
-        shape: The shape of a row, with -1 for a length that varies from event to event; None stands for (width,).
+        shape: The shape of a row, with -1 for a length that varies from event to event; None stands for `(width,)`, one
+            axis of the size `width`.
         value: The value of a constant: one element that fills the row, or nested tuples of the row's shape; None for other
             tensors.
         batch: Whether the tensor has a batch dimension. A model takes one event at a time if one of its tensors has no batch
             dimension and is no constant.
         pad: The value with which shorter rows are padded; None allows only rows of equal lengths in one run.
         axis: The name of the varying length: tensors with the same axis have equal lengths in each event.
-        mask_of: For a mask, the name of the tensor of varying length whose padding the mask marks; else None.
-        length_of: For a tensor of lengths, the name of the tensor of varying length that is measured; else None.
-        marks: Where a mask is 1 (true): at `values` or at `padding`.
+        mask_of: For a mask, the name of the tensor whose padding it marks; None for other tensors.
+        length_of: For a tensor of lengths, the name of the tensor whose lengths it holds; None for other tensors.
+        marks: For a mask, where it is 1 (true): VALUES or PADDING.
     """
 
     tensor: str

@@ -125,7 +125,7 @@ def read_private(path: Path, password: bytes | None) -> PrivateKey:
     if b"ENCRYPTED SIGSTORE PRIVATE KEY" in data or b"ENCRYPTED COSIGN PRIVATE KEY" in data:
         raise BadFile(
             f"{path} is in cosign's own format, which only cosign reads",
-            "sign with cosign, or create a pair with model-registry keygen",
+            "sign with cosign, or create a pair with `model-registry keygen`",
         )
     try:
         key = serialization.load_pem_private_key(data, password or None)
@@ -136,10 +136,10 @@ def read_private(path: Path, password: bytes | None) -> PrivateKey:
         raise BadFile(f"{path} is encrypted, and there is no password", hint) from None
     except (ValueError, UnsupportedAlgorithm):
         raise BadFile(
-            f"{path} is not a PEM private key, or the password is wrong", "create one with model-registry keygen"
+            f"{path} is not a PEM private key, or the password is wrong", "create one with `model-registry keygen`"
         ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise BadFile(f"{path} is not an ECDSA P-256 key", "create one with model-registry keygen")
+        raise BadFile(f"{path} is not an ECDSA P-256 key", "create one with `model-registry keygen`")
     return PrivateKey(key)
 
 
@@ -150,7 +150,7 @@ def read_public(path: Path) -> PublicKey:
     except (ValueError, UnsupportedAlgorithm):
         raise BadFile(f"{path} is not a PEM public key", "give the .pub file that keygen wrote, or cosign.pub") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise BadFile(f"{path} is not an ECDSA P-256 key", "create one with model-registry keygen or cosign generate-key-pair")
+        raise BadFile(f"{path} is not an ECDSA P-256 key", "use `model-registry keygen` or `cosign generate-key-pair`")
     return PublicKey(key)
 
 

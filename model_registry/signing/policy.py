@@ -39,7 +39,7 @@ class Policy:
         denied: The manifest digests that must not be loaded.
         named: Whether a signature must name the version.
         compared: Whether a trusted key must attest that a version passed a comparison with the champion.
-        signed_moves: Whether a move of a channel must be signed.
+        signed_moves: Whether each move of a channel to another version must be signed.
         move_keys: The keys whose signatures of channel moves are trusted.
     """
 

@@ -171,7 +171,10 @@ def _is_listed(store: Store, subject: str, pushed: Descriptor, artifact_type: st
 
 
 def _is_hidden(store: Store, subject: str) -> bool:
-    """Return whether the store resolves the fallback tag to the subject itself, so that no list can be stored there."""
+    """Return whether the store resolves the fallback tag to the subject itself.
+
+    Such a store reads the tag `sha256-<hex>` as a digest, so it cannot keep a list of referrers under this tag.
+    """
     try:
         return store.resolve(fallback_tag(subject)).digest == subject
     except NotFound:

@@ -210,7 +210,7 @@ class LayoutStore:
 
     @contextlib.contextmanager
     def _io(self, content: str | None = None) -> Iterator[None]:
-        """Convert OSErrors in the context into registry errors. `content` is the digest that is read, if there is one."""
+        """Convert OSErrors in the `with` block into registry errors. `content` is the digest that is read, if there is one."""
         try:
             yield
         except NotRegular as error:
@@ -218,7 +218,7 @@ class LayoutStore:
             raise Corrupt(f"{self.repository}: {error.filename} is not a regular file", hint) from None
         except OSError as error:
             if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
-                hint = "check the path; the first model-registry push creates the folder"
+                hint = "check the path; the first `model-registry push` creates the folder"
                 question = suggestions.file_question(self._path)
                 raise Unreachable(f"no OCI layout at {self._path}", f"{question} {hint}".strip()) from None
             if content and isinstance(error, FileNotFoundError):

@@ -41,7 +41,9 @@ class GroupDescription(NamedTuple):
 
 
 def describe(admin: AdminClient, group: str, seconds: float, *, rights: bool) -> GroupDescription:
-    """Describe a group in this process.
+    """Describe a consumer group.
+
+    The query runs in the calling process, which librdkafka may abort.
 
     Args:
         admin: the client.

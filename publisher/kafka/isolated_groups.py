@@ -98,7 +98,7 @@ class IsolatedGroups:
 
 @contextlib.contextmanager
 def _lifeline() -> Iterator[int]:
-    """Yield the read end of a pipe. The pipe reaches its end when this process dies or the context ends."""
+    """Yield the read end of a pipe. The pipe reaches its end when this process dies or the `with` block ends."""
     reader, writer = os.pipe()
     try:
         yield reader

@@ -228,7 +228,7 @@ class IsolatedReader:
 
     @contextlib.contextmanager
     def room_for(self, answer: Answer) -> Iterator[None]:
-        """Lift the memory limit in the context, because encoding a large answer needs memory for a copy."""
+        """Lift the memory limit in the `with` block, because encoding a large answer needs memory for a copy."""
         rows = answer.rows if isinstance(answer, Records) else []
         large = sum(len(row.value or b"") + len(row.key or b"") for row in rows) > ANSWER_BYTES // 2
         if large:

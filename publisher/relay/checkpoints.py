@@ -232,7 +232,9 @@ class CheckpointLog:
                     hint = f"publisher checkpoint set CONFIG --topic {key.topic} --partition {key.partition} --to OFFSET"
                     raise Fatal(f"the position of {key.topic}[{key.partition}] is unreadable: {error}", hint, REFUSED)
                 case str() as relay if relay == self._relay:
-                    hint = "stop every process of this relay, then write a new registration with publisher checkpoint set"
+                    hint = (
+                        "stop every process of this relay, then run `publisher checkpoint set`, which writes a new registration"
+                    )
                     raise Fatal(f"the registration of relay {relay!r} is unreadable: {error}", hint, REFUSED)
 
     def unreadable_positions(self) -> list[CheckpointKey]:

@@ -48,8 +48,8 @@ PIECE = 500  # the most records that one poll returns; they fit into the process
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
 STOPPED_HINT = (
-    "make the destination topic accept the record and restart the relay, or configure refusal_topic, or skip the record with "
-    "publisher checkpoint set"
+    "make the destination topic accept the record and restart the relay, or configure refusal_topic, or run "
+    "`publisher checkpoint set` to skip the record"
 )
 
 

@@ -79,7 +79,7 @@ class Relay:
             if out_of_range is not None:
                 raise CopyRefused(
                     f"{out_of_range.topic}[{out_of_range.partition}] cannot be read at the next offset to copy: {out_of_range}",
-                    "inspect this partition of the source, then set the position of its copy with publisher checkpoint set",
+                    "inspect this partition of the source, then run `publisher checkpoint set` to set the position of its copy",
                 )
             self.state.registered = True
             self.state.record_start()

@@ -110,7 +110,7 @@ def refuse_second_writer(
                 f"relay {other.relay!r} already copies {key.topic}[{key.partition}] into {destination.name}, up to offset "
                 f"{position.next}",
                 f"if this relay was renamed, restore its name {other.relay!r}; otherwise stop relay {other.relay!r} and run "
-                f"publisher checkpoint reset with its configuration; {continue_hint(key)}",
+                f"`publisher checkpoint reset` with its configuration; {continue_hint(key)}",
             )
 
 
@@ -136,7 +136,7 @@ def missing_topic(topic: str, region: str) -> CopyRefused:
     """Return the error for a topic of the relay that no longer exists in this region."""
     return CopyRefused(
         f"topic {topic} in {region} does not exist",
-        "recreate the topic and set its position with publisher checkpoint set, or remove the topic from source.topics",
+        "recreate the topic and run `publisher checkpoint set` to set its position, or remove the topic from source.topics",
     )
 
 

@@ -14,7 +14,7 @@ from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import CopyRefused
 from publisher.relay.transform import HEADER_BYTES, Route
 
-CREATE_HINT = "create the topic with publisher check CONFIG --create, or set destination.create_topics: true"
+CREATE_HINT = "create the topic with `publisher check CONFIG --create`, or set destination.create_topics: true"
 REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 
@@ -113,7 +113,7 @@ def pairs(
             raise CopyRefused(
                 f"source topic {name} has {topics[name].partitions} partitions, but destination topic {target} has "
                 f"only {existing[target].partitions}",
-                "add the missing partitions with publisher check CONFIG --create, or set destination.create_topics: true",
+                "add the missing partitions with `publisher check CONFIG --create`, or set destination.create_topics: true",
             )
     return [TopicPair(name, topic, targets[name], existing[targets[name]]) for name, topic in topics.items()]
 

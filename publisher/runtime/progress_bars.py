@@ -25,7 +25,7 @@ def ignore_progress(description: str, done: int, total: int | None) -> None:
 def progress_bars(console: Console = err_console, delay_seconds: float = DELAY_SECONDS) -> Iterator[ShowProgress]:
     """Yield a function that shows the progress of work, one bar for each description.
 
-    The bars appear with the first call after `delay_seconds`, and disappear at the end of the context.
+    The bars appear with the first call after `delay_seconds`, and disappear at the end of the `with` block.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

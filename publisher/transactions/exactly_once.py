@@ -122,7 +122,7 @@ class TransactionSession:
             Fatal: if the broker rejects the initialisation of a producer.
             Retriable: if a producer is not initialised within `producer_wait_seconds`.
             Aborted: if another process has taken over an id.
-            Exception: any error that the context raises.
+            Exception: any error that `context.check` raises.
         """
         self._pool.wait_until_all_initialised()
         self._wait_until_decided()
@@ -253,7 +253,7 @@ class TransactionSession:
         Raises:
             Fatal: if the broker rejects the initialisation of a successor.
             Aborted: if this session has an ownership record, and the outcome of the transaction is unknown.
-            Exception: any error that the context raises.
+            Exception: any error that `context.check` raises.
         """
         # `RECOVERIES` has the steps for each failed state. A confirmed abort ends the transaction. Without one, the
         # initialisation of a successor with the same id ends it.

@@ -94,7 +94,7 @@ class ProducerPool:
         Raises:
             Fatal: if the broker rejects the initialisation.
             Retriable: if the producer is not initialised within `wait_seconds`.
-            Exception: any error that the context raises.
+            Exception: any error that `context.check` raises.
         """
         deadline = self._clock() + self._wait_seconds
         while not wait([pooled.initialised], timeout=CHECK_SECONDS).done:

@@ -80,7 +80,7 @@ class OpenTransactions:
 
         Raises:
             NotAllowed: if the broker's access control does not allow the requests.
-            Exception: any error that the context raises.
+            Exception: any error that `context.check` raises.
         """
         with contextlib.ExitStack() as closing:
             group = GroupReader(self._settings, self._client_id, self._group, decided=True) if self._group else None

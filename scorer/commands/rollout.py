@@ -66,7 +66,7 @@ def _select(ledger: RolloutLog, name: str | None) -> Rollout:
         ids = ", ".join(ledger.rollouts) or "none"
         raise Fatal(
             f"there is no rollout {name!r}" if name else "there is no rollout yet",
-            f"rollouts: {ids}; scorer rollout start starts one",
+            f"rollouts: {ids}; `scorer rollout start` starts one",
             USAGE,
         )
     return rollout
@@ -101,7 +101,7 @@ def _request(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> No
     with log_topic.open_log(settings, writes=True) as ledger:
         rollout = _select(ledger, None)
     if rollout.outcome is not None:
-        raise Fatal(f"the rollout {rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
+        raise Fatal(f"the rollout {rollout.id} has ended: {rollout.outcome}", "see `scorer rollout status`", REFUSED)
     log_topic.send_command(settings, rollout, verb, current_actor(), reason)
     step = rollout.at()
     err_console.print(f"requested to {verb} {rollout.id}" + ("" if step is None else f", at the step {step}"), markup=False)

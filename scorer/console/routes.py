@@ -251,7 +251,7 @@ class Console:
         with self.state.lock:
             running = copy.copy(self.state.rollouts.running)  # its step may change before the request is sent
         if running is None:
-            raise HTTPException(409, "no rollout is running: scorer rollout start CONFIG PLAN starts one")
+            raise HTTPException(409, "no rollout is running: `scorer rollout start CONFIG PLAN` starts one")
         if (running.id, str(running.step)) != (given.get("rollout"), given.get("step")):
             raise HTTPException(409, f"{running.id} is at step {running.step + 1} now: check it, then send the request again")
         actions.ask(self._actor(request), running, Verb(verb), reason)
@@ -264,7 +264,7 @@ class Console:
         """
         given = await form(request)
         if self.actions is None:
-            raise HTTPException(403, "this console is read-only: start it with scorer console CONFIG --allow-actions")
+            raise HTTPException(403, "this console is read-only: start it with `scorer console CONFIG --allow-actions`")
         self.tokens.check(request, given.get("token", ""))
         return self.actions, given
 

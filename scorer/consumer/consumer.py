@@ -218,7 +218,7 @@ class EventConsumer:
         self._apply(partitions, Released(reason))
 
     def unavailable_reasons(self) -> dict[Partition, str]:
-        """Return the reason, as a sentence, for each assigned partition that has no leader or is out of range."""
+        """Return the reason (a sentence) for each assigned partition that has no leader or whose position is not in the log."""
         return self._table.unavailable_reasons()
 
     def check_unreadable(self, now: float) -> None:
@@ -254,7 +254,7 @@ class EventConsumer:
             )
 
     def follow(self, partitions: Collection[Partition]) -> None:
-        """Read these partitions at their committed offsets, which have changed; partitions out of range are resumed."""
+        """Read these partitions at their committed offsets, which have changed. Resume partitions that were out of range."""
         self.rewind(partitions)
         self._apply(partitions, Signal.MOVED)
 
@@ -359,7 +359,7 @@ class EventConsumer:
             self._apply([partition], Signal.UNDECODABLE)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
-        """Pause these partitions, whose position is out of range, and log an error. The other partitions are still read."""
+        """Pause these partitions, whose position is not in the log, and log an error. The other partitions are still read."""
         committed = self.partitions.committed()
         for partition in sorted(partitions & committed.keys() - self._table.out_of_range()):
             reason = group_offsets.describe_out_of_range(

@@ -25,11 +25,17 @@ class OwnershipMarker:
         self._session = session
 
     def claim(self, partitions: Collection[Partition]) -> None:
-        """Commit the owner's name for new partitions before their events are fetched. If it raises Aborted, retry the call."""
+        """Commit the owner's name for new partitions before their events are fetched.
+
+        If the call raises Aborted, repeat it after the recovery.
+        """
         self._rewrite(partitions, self._owner)
 
     def clear_owner(self) -> None:
-        """Remove the owner's name from all partitions, while no transaction is open. A failure is logged and not raised."""
+        """Remove the owner's name from the committed offsets of all partitions. A failure is logged and not raised.
+
+        The caller must first wait until all published batches are committed, so that no transaction is open.
+        """
         try:
             self._rewrite(
                 [p for p, mark in self._intake.partitions.metadata_by_partition().items() if mark.owner == self._owner], ""

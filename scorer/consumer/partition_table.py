@@ -299,7 +299,7 @@ class PartitionTable:
         return {partition for partition, state in self._states.items() if state.pause_reasons}
 
     def leaderless(self) -> set[Partition]:
-        """Return the partitions that are unavailable because they have no leader, and are not out of range."""
+        """Return the partitions that have no leader, except the partitions in `out_of_range`."""
         return {partition for partition, state in self._states.items() if isinstance(state.unavailable, Leaderless)}
 
     def out_of_range(self) -> set[Partition]:
@@ -307,7 +307,7 @@ class PartitionTable:
         return {partition for partition, state in self._states.items() if isinstance(state.unavailable, PositionOutOfRange)}
 
     def unavailable_reasons(self) -> dict[Partition, str]:
-        """Return the reason, as a sentence, for each partition that has no leader or is out of range."""
+        """Return the reason, as a sentence, for each partition in `leaderless` or `out_of_range`."""
         reasons = {}
         for partition, state in self._states.items():
             match state.unavailable:

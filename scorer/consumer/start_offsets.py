@@ -385,7 +385,7 @@ class StartPositions:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait for `seconds`, and call the context's check repeatedly. Raises the error of the check, if it raises one."""
+        """Wait for `seconds`, and call `Context.check` repeatedly. Raises any error of `Context.check`."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._context.check()

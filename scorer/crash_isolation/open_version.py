@@ -60,7 +60,7 @@ def _pull(settings: Settings) -> NamedPackage:
 
 @contextlib.contextmanager
 def open_version(settings: Settings, named: NamedPackage) -> Iterator[LoadedModel]:
-    """Load a version with the same checks as a scorer, and close the model at the end of the context.
+    """Load a version with the same checks as a scorer, and close the model at the end of the `with` block.
 
     Raises:
         Fatal: With code 3 if the version fails a check, and with code 4 if its model server is unavailable.

@@ -117,7 +117,7 @@ class SandboxProcess:
         Raises:
             SandboxProcessDied: The child died or did not answer in time.
             DependencyUnavailable: The sandbox is closed.
-            Aborted: The check of the context raised this error.
+            Aborted: `context.check` raised this error.
         """
         while not self._turn.acquire(timeout=POLL_SECONDS):
             self._check()

@@ -62,7 +62,9 @@ def create_join(signature: Signature, tables: TableLookup | None) -> TableJoin |
 
 
 def create_join_inputs(settings: Settings, signature: Signature) -> JoinInputDecoder:
-    """Create the decoder that reads, from each record, its fields and the keys of its table rows. The decoder reads no tables.
+    """Create the decoder that reads the fields in each record, and the keys for the join with tables.
+
+    An event's row in a table is found by its key. The decoder returns this key for each table, but does not read the tables.
 
     Raises:
         FormatMismatch: events in this format cannot contain a field of the signature or the key of a table. Also raised if a
@@ -113,7 +115,9 @@ def _create_keyed_decoder(settings: Settings, signature: Signature, paths: Itera
 
 
 def _create_key_reader(settings: Settings, signature: Signature, path: str | None, id_path: str | None) -> KeyReader:
-    """Create the reader of the table keys that events contain at `path`. If `path` is None, the keys of the records are used.
+    """Create the reader of the keys with which the rows of a table are looked up.
+
+    Events contain the keys at `path`. If `path` is None, the keys of the records are used.
 
     `id_path` is the path of the ids that the record decoder reads; None if that decoder reads no ids.
     """

@@ -158,12 +158,16 @@ class RowSchema:
     def decode_singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
         """Decode a batch one event at a time, so that each invalid event gets its own reason.
 
-        `read` returns the row of a value, and raises Poison if the value is invalid.
+        `read` returns the row of a value, and raises Poison if the value is invalid. Values that are null or too large are
+        rejected without a call of `read`.
         """
         return self.decode_each(values, lambda value: read(self.sized(value)))
 
     def decode_each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """Decode values one at a time. Unlike `decode_singly`, also pass values that are null or too large to `read`."""
+        """Decode values one at a time.
+
+        Unlike in `decode_singly`, `read` is called for every value, even if the value is null or exceeds the size limit.
+        """
         accepted: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}

@@ -1,7 +1,7 @@
 """Decoding of joined fields. The values of an event's joined fields come from a row of a table.
 
-The decoding has two steps. A `JoinInputDecoder` reads, from each record, its fields and the keys of its table rows. This step
-may run in a sandbox process. A `TableJoin` looks up the rows in the tables of this process and completes the tensors.
+The decoding has two steps. A `JoinInputDecoder` reads the fields in each record, and for each table the key of the event's row.
+This step may run in a sandbox process. A `TableJoin` looks up the rows in the tables of this process and completes the tensors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ class JoinInput:
 
     Attributes:
         decoded: the valid events of the batch, with the fields of their records.
-        keys: by table name, the keys with which the table rows of the valid events are looked up; None for an event without a
-            key.
+        keys: by table name, one key for each valid event. The event's row in the table has this key. None for an event
+            without a key.
     """
 
     decoded: Decoded
@@ -54,7 +54,7 @@ class KeyReader(Protocol):
 
 
 class RecordKeyReader:
-    """Reader that uses the key of each record as the key of its table row."""
+    """Reader that returns the keys of the records."""
 
     def read(self, values: Sequence[bytes | None], metadata: RecordMetadata, decoded: Decoded) -> Column:
         """Return the keys of the valid events; see `KeyReader`."""
@@ -62,7 +62,7 @@ class RecordKeyReader:
 
 
 class KeyAsIdDecoder:
-    """Decoder that returns the key of an event's table row as the event's id, so that one pass reads fields and keys.
+    """Decoder that returns the key of the event's row in a table as the event's id, so that one pass reads fields and keys.
 
     An invalid key does not make the event invalid. Each event that `decoder` rejects is decoded again by `without_id`.
 
@@ -90,7 +90,7 @@ class KeyAsIdDecoder:
 
 
 class IdKeyReader:
-    """Reader that uses the ids of the decoded events as the keys of their table rows."""
+    """Reader that returns the ids of the decoded events as keys."""
 
     def read(self, values: Sequence[bytes | None], metadata: RecordMetadata, decoded: Decoded) -> Column:  # noqa: ARG002
         """Return the keys of the valid events; see `KeyReader`."""
@@ -120,7 +120,7 @@ class EventKeyReader:
 
 
 class JoinInputDecoder:
-    """Decoder that reads, from each record, its fields and the keys of its table rows.
+    """Decoder that reads the fields in each record, and for each table the key of the event's row. It reads no tables.
 
     Args:
         decoder: the decoder of the fields of records.
@@ -200,7 +200,7 @@ class TableFieldsDecoder:
 
 
 def encode_keys(ids: Sequence[str | int | None]) -> Column:
-    """Encode ids as keys of table rows: text as UTF-8, integers as decimal digits. None stays None."""
+    """Encode ids as keys of rows in a table: text as UTF-8, integers as decimal digits. None stays None."""
     if isinstance(ids, IdColumn):
         return ids.column()
     if isinstance(ids, AsciiColumn):

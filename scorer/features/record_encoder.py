@@ -61,7 +61,7 @@ class AnsweringVersions:
 
     @classmethod
     def single(cls, encoder: RecordEncoder, count: int) -> "AnsweringVersions":
-        """Return the value for `count` events that all were scored by one version."""
+        """Create an instance for `count` events, all scored by the version of `encoder`."""
         return cls([encoder], np.zeros(count, np.int32))
 
     def part(self, at: NDArray[np.intp]) -> "AnsweringVersions":

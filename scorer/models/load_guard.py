@@ -38,7 +38,7 @@ class LoadGuard(Protocol):
     def loading(self, identity: str) -> contextlib.AbstractContextManager[None]:
         """Return a context manager for the code that loads a version, first in a trial process and then in this process.
 
-        If this process crashes inside the context, the crash is attributed to the version; see `refusal`.
+        If this process crashes in the `with` block, the crash is attributed to the version; see `refusal`.
         """
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:

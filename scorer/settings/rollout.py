@@ -1,4 +1,7 @@
-"""The settings of rollouts (`rollout`): the controller's address and the key that signs channel moves."""
+"""The settings of rollouts (`rollout`): the controller's address, and the private key for signatures of channel moves.
+
+A channel move makes a channel name another version.
+"""
 
 from pathlib import Path
 
@@ -8,7 +11,7 @@ from publisher.runtime.configuration import Listen, Section
 
 
 class RolloutSettings(Section):
-    """The address of the rollout controller, and the key that signs moves of the channel."""
+    """The address of the rollout controller, and the private key that signs each move of the channel to another version."""
 
     listen: Listen = "127.0.0.1:9764"
     """The address of `/livez`, `/readyz` and `/metrics` of `scorer rollout run`."""

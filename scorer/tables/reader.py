@@ -256,7 +256,7 @@ class TableReader:
         self._ends_due_at = float("-inf")
 
     def _follow_ends(self) -> None:
-        """Record the answer to the pending request for ends, and request the ends of all partitions if that is due."""
+        """Record the answer to the pending request for end offsets, and request those of all partitions if that is due."""
         if self._ends_pending is not None:
             answer = self._source.answered_ends()
             if answer is None:
@@ -288,10 +288,11 @@ class TableReader:
             self._source.ask_ends(positions, now)
 
     def _doubt_topics(self, names: Iterable[str]) -> None:
-        """Ignore the ends of these topics until the brokers have returned their ids again.
+        """Ignore the end offsets of these topics until the brokers have returned the topics' ids again.
 
-        Call this when the end of a partition becomes unknown, and when it becomes known again. The topic may have been deleted
-        and recreated. With the end of the new topic, the rows of the deleted topic could appear to be up to date.
+        Call this when the end offset of a partition becomes unknown, and when it becomes known again. In between, the topic may
+        have been deleted and recreated. The stored rows are then from the deleted topic, and the end offset is from the new
+        topic. If the end offset were used, the rows could wrongly count as up to date.
         """
         # A partition that stays without an end, because it has no leader, does not concern the other partitions.
         for name in set(names):

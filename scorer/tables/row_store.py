@@ -195,7 +195,8 @@ class RowStore:
         """Apply records in their order. There must be at most SLICE_ROWS records, each with a key.
 
         Raises:
-            DependencyUnavailable: the schema registry does not answer yet. Nothing is applied; the caller must retry.
+            DependencyUnavailable: the schema registry does not answer yet. Nothing is applied; apply the same records
+                again later.
             Fatal: the schema registry rejects all requests.
         """
         put = np.flatnonzero(~records.removed)
@@ -230,7 +231,7 @@ class RowStore:
     def build(self) -> bool:
         """Decode the next rows of the columns that are requested. Return whether columns are still incomplete.
 
-        Raises the same errors as `apply`; the caller must retry.
+        Raises the same errors as `apply`. After DependencyUnavailable, call `build` again later: it decodes the same rows.
         """
         for fields, columns in [*self._requested.items()]:
             if columns.end is None:  # `apply` decodes all later records for these columns, too

@@ -115,7 +115,7 @@ class RejectedBatchPublisher:
         """Publish a batch that the broker has rejected with `error`. Return the records that were finally published.
 
         Raises:
-            Aborted: publishing failed for another reason, or the check of the context raised this error.
+            Aborted: publishing failed for another reason, or `context.check` raised this error.
             Fatal: the broker rejects even the smallest dead letter.
         """
         scored = pending.scored.editable()

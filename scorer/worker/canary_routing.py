@@ -34,12 +34,14 @@ If the candidate has failed for the event, the reason is instead the code of a d
 class Arms:
     """The assignment of the events of a batch to two arms, the champion and the canary.
 
+    A scorer leaves `sampled` and `absent` at their defaults. A shadow process (`scorer run --shadow`) sets them.
+
     Attributes:
         canary: (B,) booleans, whether each event belongs to the canary.
         candidate: the version that answers the canary's events; None if the champion answers these events too.
         reason: why `candidate` is None: REFUSED, BREAKER, CRASH or UNAVAILABLE; "" if there is a candidate.
-        sampled: (B,) booleans, whether a shadow scores each event; None outside a shadow.
-        absent: in a shadow, the version and digest of the candidate. Records name them if the candidate is not loaded.
+        sampled: (B,) booleans, whether the shadow process scores each event.
+        absent: the version and digest of the candidate. The shadow's records name this version even if it is not loaded.
         alike: whether champion and candidate decode an event to the same tensors.
     """
 

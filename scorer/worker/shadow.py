@@ -1,4 +1,4 @@
-"""Score a sample of a batch's events in a shadow, each with the version that does not answer the event in production.
+"""Score a sample of a batch's events in a shadow process, each with the version that does not answer it in production.
 
 If the shadow's version cannot score an event, the event gets a record with the reason. A shadow writes no dead letters, because
 the scorer that answers the event writes them.

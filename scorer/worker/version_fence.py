@@ -3,10 +3,12 @@
 If a newer revision has scored an assigned partition, the partition is paused until this scorer serves that revision, or a time
 limit ends the wait.
 
-A channel is younger than its partitions if it was recreated with revision 1, or if the registry was restored from a backup. A
-wait is then useless, because the channel does not have the revision that scored the partition. The fence recognizes a recreated
-channel at once, because the channel's history has a new id. It recognizes a restored channel when the first wait reaches the
-time limit.
+The wait is useless if the channel no longer has the revision that scored the partition. There are two such cases:
+- The channel was recreated, so its revisions start again at 1. The fence recognizes this case at once, because the channel's
+  history has a new id.
+- The registry was restored from a backup. The fence recognizes this case when the first wait reaches the time limit.
+
+In both cases, messages and metrics call the channel younger than its partitions.
 """
 
 import logging
@@ -34,8 +36,8 @@ class VersionFence:
         poll_registry: a function that polls the registry at once.
         timeouts: the counter of partitions whose wait ended after WAIT_SECONDS, because this scorer did not serve the newer
             revision in that time.
-        younger: a gauge that is 1 while the channel is younger than an assigned partition: it was recreated or restored, and
-            does not have the revision that has scored the partition.
+        younger: a gauge that is 1 while the channel does not have the revision that has scored an assigned partition, because
+            the channel was recreated or restored.
         clock: a function that returns monotonic seconds.
     """
 
@@ -58,14 +60,15 @@ class VersionFence:
         self._highest_foreign = 0  # the highest revision of partitions that are older than the channel
 
     def admit(self, served: Resolution, trusted: float = math.inf, polled: float = math.inf) -> None:
-        """Admit the newly assigned partitions. Pause the partitions that a newer revision than the served revision has scored.
+        """Admit the newly assigned partitions. Pause each partition that was scored by a newer revision than the served one.
 
-        A partition whose revision is older than the channel is paused only if this revision is greater than `trusted`.
+        Exception: if the channel no longer has the newer revision, the partition is not paused, unless the newer revision is
+        greater than `trusted`.
 
         Args:
-            served: the served state of the channel.
-            trusted: the highest revision that this scorer accepts; see `check`.
-            polled: the revision of the channel in the registry; infinity if it is unknown.
+            served: the state of the channel that this scorer serves.
+            trusted: the highest revision that this scorer accepts; infinity accepts every revision. See `check`.
+            polled: the current revision of the channel in the registry; infinity if it is unknown.
         """
         partitions = self._intake.partitions
         arrivals = partitions.arrivals()
@@ -85,11 +88,12 @@ class VersionFence:
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
     def _is_older_than_channel(self, partition: Partition, served: Resolution, polled: float) -> bool:
-        """Return whether the revision that scored the partition is older than the channel, so that a wait for it is useless.
+        """Return whether the channel no longer has the revision that scored the partition, so that a wait for it is useless.
 
         The result is True in two cases:
         - The revision belongs to another history of the channel, because the channel was recreated.
-        - An earlier partition waited without success for this or a higher revision, and the registry still has a lower one.
+        - An earlier partition waited without success for this or a higher revision, and the channel in the
+          registry still has a lower one.
         """
         mark = self._intake.partitions.metadata(partition)
         return mark.is_of_other_history(served.history) or polled < mark.revision <= self._absent_revision
@@ -117,8 +121,8 @@ class VersionFence:
             trusted: the highest revision that this scorer accepts. Partitions with a greater revision wait longer than
                 WAIT_SECONDS. Another scorer has accepted that revision, but the channel no longer has it, for example because
                 an older state of the registry was restored.
-            polled: the revision of the channel in the registry; infinity if it is unknown. If a partition has waited without
-                success for a greater revision, later partitions do not wait for that revision.
+            polled: the current revision of the channel in the registry; infinity if it is unknown. If a partition has waited
+                without success for a greater revision, later partitions do not wait for that revision.
         """
         if self._highest_foreign and revision >= self._highest_foreign:
             self._highest_foreign = 0

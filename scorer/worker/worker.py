@@ -127,7 +127,7 @@ class Worker:
 
         Return whether every score is committed. Otherwise the next owner of the partitions resolves the last transaction.
 
-        The check of the context may raise Abandoned to end the call in the middle of a batch.
+        `context.check` may raise Abandoned to end the call in the middle of a batch.
 
         `each_second` is called between batches, about once a second and after each version change.
         """

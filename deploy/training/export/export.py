@@ -141,7 +141,7 @@ def _check_interval(signature: Signature, target: Target) -> None:
 
 @contextmanager
 def _part(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `folder` if the context ends without an error."""
+    """Yield a temporary folder that replaces `folder` if the `with` block ends without an error."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

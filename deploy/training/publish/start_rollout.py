@@ -43,7 +43,7 @@ def begin_once(
     serves = standing(open_source(settings), settings.model.tag)
     if serves is None and judged.digest is None:
         message = f"{settings.model.tag!r} has no version to compare {version} with in a rollout"
-        raise Fatal(message, "promote a first version with model-registry promote; later versions can be rolled out", REFUSED)
+        raise Fatal(message, "promote a first version with `model-registry promote`; later versions can be rolled out", REFUSED)
     if serves is None or judged_by(serves) != judged:
         return Overtaken(serves)
     revision, rivals = preconditions.resolve_contestants(settings, rollout_plan)

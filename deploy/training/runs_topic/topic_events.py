@@ -234,7 +234,7 @@ class TopicEvents:
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             missing = error.code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
-            self._drop(f"{error.str()}; scorer check CONFIG --create creates the topic" if missing else error.str())
+            self._drop(f"{error.str()}; `scorer check CONFIG --create` creates the topic" if missing else error.str())
 
     def _drop(self, reason: str) -> None:
         with self._lock:

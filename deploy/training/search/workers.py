@@ -91,7 +91,7 @@ class TrialResult(msgspec.Struct, frozen=True):
 
 
 class Workers:
-    """Trains up to `count` trials at a time. All processes end when the context exits.
+    """Trains up to `count` trials at a time. All processes end when the `with` block ends.
 
     A process of a built-in recipe trains one trial after another. Use an instance in one thread. This thread must live as long
     as the instance, because the kernel ends a command when the thread that started it ends.

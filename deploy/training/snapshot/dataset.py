@@ -132,7 +132,7 @@ def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copie
 
 @contextlib.contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder. If the context ends without an error, rename it to `folder`; otherwise remove it.
+    """Yield a temporary folder. If the `with` block ends without an error, rename it to `folder`; otherwise remove it.
 
     Raises Refused if `folder` exists.
     """

@@ -132,13 +132,15 @@ class Blocks:
         return Figure(float(mean(np.ones((1, self.count)))[0]), mean(self.draws))
 
     def _sums(self, column: NDArray[Any]) -> Numbers:
-        """Return the sum of a column (B,) over the rows of each block, (K,)."""
+        """Return (K,): for each block, the sum of `column` (B,) over the rows of the block."""
         return np.bincount(self.of, np.asarray(column, np.float64), self.count).astype(np.float64)
 
     def _wins(self, scores: Numbers, positive: Truth) -> Numbers:
-        """Count the pairs of a positive and a negative row in which the positive row scores higher, by block; (K, K).
+        """Count the pairs of a positive and a negative data row in which the positive one has the higher score.
 
-        Row i is the block of the positive row, column j the block of the negative row. A pair with equal scores counts half.
+        Returns:
+            (K, K): element [i, j] counts the pairs whose positive row is in block i and whose negative row is in block j. A
+            pair with equal scores counts half.
         """
         wins = np.zeros((self.count, self.count))
         order = np.argsort(scores[positive], kind="stable")

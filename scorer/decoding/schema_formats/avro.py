@@ -266,10 +266,14 @@ def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str],
 
 
 def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """Yield the layout items of a record's fields, in order; None for a field whose encoding has no fixed layout.
+    """Yield the layout items of an encoded record (see `fixed_width_decode.py`), field by field in order.
 
-    A union of null and another type has the layout of the other type. `defaults` maps the name of each array field of fixed
-    length to this length.
+    Yield None for a field that layout items cannot describe, such as a map. A union of null and another type is described as
+    the other type.
+
+    Args:
+        schema: the schema of the record.
+        defaults: by field name, the number of elements of an array; None if the number varies or the field is no array.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None
@@ -305,7 +309,7 @@ def _union_items(union: list[Any], name: str, lengths: Mapping[str, int | None])
 
 
 def _compound_items(type_: Mapping[str, Any], name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """Yield the layout items of a type that the schema writes as a JSON object; None if the type has no fixed layout."""
+    """Yield the layout items of a type that the schema writes as a JSON object; None if layout items cannot describe it."""
     kind = type_["type"]
     length = lengths.get(name)
     if kind == "fixed":

@@ -3,6 +3,9 @@
 Avro and Protobuf both write a float as its bytes, and a tag or a union branch as a constant. Therefore most events that consist
 of numbers have the same byte layout. A `FixedLayout` decodes the events that match this layout to their last byte. The values
 are the same as those of the format's own reader, which decodes all other events.
+
+A layout is a sequence of layout items (`Item`). Each item describes the next bytes of an event: constant bytes, numbers, a text
+or a varint.
 """
 
 from collections.abc import Sequence

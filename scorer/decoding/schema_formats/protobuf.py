@@ -244,9 +244,13 @@ def _identity(value: Any) -> Any:
 
 
 def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """Yield the layout items of a message in the order of the field numbers; None for a field that has no fixed layout.
+    """Yield the layout items of an encoded message (see `fixed_width_decode.py`), in the order of the field numbers.
 
-    `lengths` has the length of each array of fixed length by field name.
+    Yield None for a field that layout items cannot describe, such as a nested message.
+
+    Args:
+        message: the type of the message.
+        lengths: by field name, the number of elements of an array; None if the number varies or the field is no array.
     """
     for field in sorted(message.fields, key=lambda candidate: int(candidate.number)):
         if field.containing_oneof is not None and len(field.containing_oneof.fields) > 1:
@@ -269,9 +273,9 @@ def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> It
 
 
 def _packed_items(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
-    """Yield the layout items of a repeated field; a single None if the field has no fixed layout.
+    """Yield the layout items of a repeated field; a single None if layout items cannot describe it.
 
-    Only a packed field of floats or doubles with `length` > 0 numbers has a fixed layout.
+    They can describe only a packed field of floats or doubles that always has the same number of elements, `length` > 0.
     """
     if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
         yield None

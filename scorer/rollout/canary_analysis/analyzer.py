@@ -52,7 +52,7 @@ def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dic
             raise
         raise Fatal(
             f"topic {settings.shadow_topic!r} does not exist: no event has been scored by two versions",
-            "start scorer run --shadow",
+            "start `scorer run --shadow`",
             USAGE,
         ) from error
     partitions += bus.partitions([settings.output.topic, settings.dead_letter.topic])

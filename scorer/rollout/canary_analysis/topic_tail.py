@@ -119,23 +119,24 @@ class TopicTail:
 class ReadLag:
     """Measures how far a reader is behind, in seconds.
 
-    The caller records snapshots of the log ends of all partitions from time to time. The lag is the age of the newest snapshot
-    that the reader has reached in all partitions.
+    From time to time, the caller records a snapshot: the current end offset of each partition. The lag is the age of the newest
+    snapshot whose end offsets the reader has reached in all partitions.
     """
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
-        """Start with a snapshot of the log ends at `now`, in seconds of any monotonic clock."""
+        """Start with the end offsets `ends` at the time `now`, in seconds of any monotonic clock."""
         self._noted = deque([(now, dict(ends))])
         self._current = now
 
     def record_ends(self, now: float, ends: Mapping[Partition, int]) -> None:
-        """Record a snapshot of the log ends at `now`."""
+        """Record the end offsets `ends` at the time `now` as a snapshot."""
         self._noted.append((now, dict(ends)))
 
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the lag in seconds: the age of the newest snapshot that the reader has reached in all partitions.
+        """Return the lag in seconds.
 
-        If the reader has not reached any snapshot yet, return the age of the first snapshot.
+        The lag is the age of the newest recorded end offsets that the reader has reached in all partitions. If the reader has
+        not reached any of them yet, the lag is the age of the first recorded end offsets.
 
         Args:
             now: The time in seconds of the same clock as in `record_ends`.

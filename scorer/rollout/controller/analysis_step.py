@@ -97,7 +97,7 @@ class StepAnalyzer:
         conditions = BakeConditions(sum(served_partitions), self._partitions, lag.pair_age, lag.behind, missing)
         self._bake = self._bake.advance(time.time(), conditions, APART_SECONDS if self._to_end else BEHIND_SECONDS)
         margins = rollout.plan.rules.margins()
-        shadow_obstacles = [] if shadowed else ["no shadow runs: start scorer run --shadow"]
+        shadow_obstacles = [] if shadowed else ["no shadow runs: start `scorer run --shadow`"]
         psi, _ = analyzer.sample.drift()
         obstacles = (*shadow_obstacles, *self._bake.obstacles(step.seconds, conditions), *margins.obstacles(psi))
         verdict = evaluate(rollout.plan, analyzer, obstacles)

@@ -68,7 +68,7 @@ class LoggedOffset(msgspec.Struct, frozen=True):
 
 
 class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A planned move of the channel.
+    """A planned move of the channel to other versions.
 
     Attributes:
         expects: The revision that the channel must have before the move.

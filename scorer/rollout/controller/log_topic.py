@@ -91,7 +91,7 @@ def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: 
         deadline = time.monotonic() + ANSWER_SECONDS
         while name not in topic.ledger.rollouts and name not in topic.ledger.refused:
             if time.monotonic() > deadline:
-                raise Fatal(f"the start of {name} was written, but cannot be read back", "see scorer rollout status")
+                raise Fatal(f"the start of {name} was written, but cannot be read back", "see `scorer rollout status`")
             topic.poll(0.1)
         if name in topic.ledger.refused:
             _check_free(topic.ledger)

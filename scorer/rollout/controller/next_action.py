@@ -52,7 +52,7 @@ class NextAction:
         reasons: The reasons, one line each.
         step: The index of the step to which the action belongs; without a meaning for `WAIT`.
         verdict: The decision on the candidate; empty if there is none.
-        move: The move of the channel; None unless `act` is MOVE.
+        move: The move of the channel to other versions; None unless `act` is MOVE.
         outcome: The outcome of the rollout; None if this action does not end it.
         for_person: Whether the rollout waits for an operator.
     """

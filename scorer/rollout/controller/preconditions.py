@@ -21,7 +21,7 @@ def resolve_contestants(settings: Settings, plan: RolloutPlan) -> tuple[int, Con
     """
     resolution = channel.resolve(open_source(settings), settings.model.tag)
     if not resolution.revision:
-        hint = "follow a channel; create one with model-registry promote REPO --to VERSION"
+        hint = "follow a channel; create one with `model-registry promote REPO --to VERSION`"
         raise Fatal(f"model.tag {settings.model.tag!r} is not a channel and cannot be moved", hint, REFUSED)
     candidate = find_version(settings, plan.candidate)
     if candidate.digest == resolution.digest:

@@ -95,7 +95,7 @@ NO_BOUND = """field 'ids' has a varying length, so it must have "max_length" ins
         ([IDS | {"fields": None, "value": 0}], "[-1]: only a tensor of an array field or of bytes may have a length"),
         (
             [IDS | {"fields": [FILE], "dtype": "string", "pad": None}],
-            "field 'f' of bytes is one text, which has no length; write \"shape\": []",
+            "field 'f': in a string tensor, the bytes are a single string, so the shape cannot vary; write \"shape\": []",
         ),
         (
             [IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],

@@ -108,7 +108,7 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
             "uint8",
             {"bytes": True},
             {},
-            "field 'image': the number of bytes is unknown; write the \"shape\" of the tensor beside",
+            "field 'image': the number of bytes is unknown; add \"shape\" to the tensor",
         ),
         (
             "uint8",
@@ -120,7 +120,7 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
             "string",
             {"bytes": True, "length": 4},
             {},
-            'field \'image\': the bytes are one text, which has no "length"; remove "length" from the field',
+            "field 'image': in a string tensor, the bytes are a single string; remove \"length\" from the field",
         ),
         ("string", {"bytes": True}, {"shape": [2]}, "the shape [2] has 2 elements, but 1 fields are named"),
         ("uint8", {"bytes": True, "length": 1 << 21}, {}, "2097152 is not a whole number from 1 to 1048576"),
