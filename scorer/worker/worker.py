@@ -438,7 +438,7 @@ class Worker:
     def _finish(self, *, commit_passed: bool = True) -> bool:
         """Wait for the outcome of the last publish, and commit all positions. Return whether both succeeded.
 
-        If `commit_passed` is False, `_commit_passed` is not called.
+        If `commit_passed` is False, positions after transaction markers at the end of partitions are not committed.
         """
         try:
             if commit_passed:

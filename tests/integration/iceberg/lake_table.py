@@ -23,7 +23,7 @@ def plain(value):
     ms, rest = divmod(value - datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(milliseconds=1))
     return ms if not rest else str(value)
 
-_, catalog, warehouse, name, target = sys.argv
+catalog, warehouse, name, target = sys.argv[1:]
 table = SqlCatalog("iceberg", uri=f"sqlite:///{catalog}", warehouse=warehouse).load_table(name)
 rows = table.scan().to_arrow().to_pylist()
 partitions = [f"{field.transform}({table.schema().find_column_name(field.source_id)})" for field in table.spec().fields]

@@ -40,8 +40,8 @@ class Stage(NamedTuple):
         return done
 
     def found(self, *options: str, code: int = 0) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.run("--json", *options, code=code).stdout)
-        return told
+        shown: dict[str, Any] = json.loads(self.run("--json", *options, code=code).stdout)
+        return shown
 
     def write(self, count: int) -> None:
         """Events, the oldest first, each with the label of its number's parity; the newest labels are missing."""
@@ -89,8 +89,8 @@ def registry(folder: Path, *arguments: str) -> None:
 
 def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
     stage.write(COUNT)
-    told = stage.found()
-    rows, copied = told["rows"], told["snapshot"]
+    shown = stage.found()
+    rows, copied = shown["rows"], shown["snapshot"]
     assert copied["labels"] == COUNT - UNLABELLED
     assert abs(copied["events"] - COUNT * 49 // 50) <= 1
     assert rows["labelled"] == sum(part["rows"] for part in rows["parts"])
@@ -98,15 +98,15 @@ def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
     assert [part["part"] for part in rows["parts"]] == ["training", "validation", "hold-out"]
     assert all(before["to_ms"] < after["from_ms"] for before, after in pairwise(rows["parts"]))
     assert {name: sum(part["classes"][name] for part in rows["parts"]) for name in ("low", "high")} == rows["classes"]
-    assert (told["outcome"], told["version"]) == (
+    assert (shown["outcome"], shown["version"]) == (
         "not ended",
-        f"{told['snapshot']['frozen'][:10].replace('-', '')}-{told['run']}",
+        f"{shown['snapshot']['frozen'][:10].replace('-', '')}-{shown['run']}",
     )
-    assert {path.name for path in Path(told["folder"]).iterdir()} == {"steps", "records", "run.key"}
+    assert {path.name for path in Path(shown["folder"]).iterdir()} == {"steps", "records", "run.key"}
     again = stage.found()
-    assert again == told, "nothing is done twice"
+    assert again == shown, "nothing is done twice"
     stage.write(1)
-    assert stage.found("--new")["folder"] != told["folder"]
+    assert stage.found("--new")["folder"] != shown["folder"]
     assert "hold-out" in stage.run().stdout
 
 
@@ -145,9 +145,9 @@ def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
     assert not (folder / "records").exists()
     before = frozen.read_bytes()
     stage.write(COUNT)
-    told = stage.found()
-    assert (Path(told["folder"]), frozen.read_bytes()) == (folder, before)
-    assert told["snapshot"]["labels"] == MANY - UNLABELLED
+    shown = stage.found()
+    assert (Path(shown["folder"]), frozen.read_bytes()) == (folder, before)
+    assert shown["snapshot"]["labels"] == MANY - UNLABELLED
     assert not (folder / "records.part").exists()
 
 
@@ -165,6 +165,6 @@ def test_two_at_a_time_are_refused(stage: Stage) -> None:
     assert stage.found()["rows"]["labelled"] > 0
 
 
-def test_a_signature_that_is_none_is_told(stage: Stage) -> None:
+def test_an_invalid_signature_is_named(stage: Stage) -> None:
     (stage.folder / "package" / "signature.json").write_text("{")
     assert "signature.json" in stage.run(code=2).stderr
