@@ -28,7 +28,7 @@ from tests.benchmarks.bench.stage import PARTITIONS, PATIENCE_SECONDS, Reader, R
 from tests.benchmarks.bench.workload import event, key
 
 MIDDLE = (0.1, 0.9)
-LINGER_MS = 1.0  # of the load's producer
+LINGER_MS = 5.0  # of the load's producer: the default of Kafka clients since 4.0
 WARM_SECONDS = 2.0  # of load that is not counted
 
 
@@ -128,18 +128,23 @@ class Load:
         return np.array(self._due) * 1_000
 
     def run(self, rate: float, seconds: float, between: Callable[[], None] = lambda: None) -> tuple[float, float]:
-        """Send for so long; when the first and the last were due (Unix seconds). `between` is called now and then."""
-        began = time.time() + 0.05
+        """Send for so long; when the first and the last were due (Unix seconds). `between` is called now and then.
+
+        The events are made first: making them must not cost the core of the broker time while it is measured.
+        """
         first = self.sent
-        for number in range(round(rate * seconds)):
+        count = round(rate * seconds)
+        prepared = [(self._value(at), self._key(at), at % PARTITIONS) for at in range(first, first + count)]
+        began = time.time() + 0.05
+        produce = self._producer.produce
+        for number, (value, record_key, partition) in enumerate(prepared):
             due = began + number / rate
             while (wait := due - time.time()) > 0:
+                self._producer.poll(0)
                 between()
                 time.sleep(min(wait, 0.001))
-            at = first + number
             self._late.append(time.time() - due)
-            self._producer.produce(self._topic, self._value(at), self._key(at), partition=at % PARTITIONS)
-            self._producer.poll(0)
+            produce(self._topic, value, record_key, partition=partition)
             self._due.append(due)
         return began, began + seconds
 
