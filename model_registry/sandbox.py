@@ -28,7 +28,7 @@ POLL_SECONDS = 0.1  # how late a cancelled or dead child is noticed
 END_SECONDS = 5.0
 KILL_SECONDS = 1.0  # for the end of a killed child; a driver of a GPU may hold it in the kernel for longer
 PR_SET_PDEATHSIG = 1
-MOST_LIKELY_KILLED = "1000"  # the highest oom_score_adj, see proc(5)
+MAX_LIKELY_KILLED = "1000"  # the highest oom_score_adj, see proc(5)
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ def confine() -> None:
     stack_dump.print_on_signal()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # not on every kernel
-        Path("/proc/self/oom_score_adj").write_text(MOST_LIKELY_KILLED)
+        Path("/proc/self/oom_score_adj").write_text(MAX_LIKELY_KILLED)
 
 
 def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_errors: tuple[type[Exception], ...]) -> None:

@@ -72,7 +72,7 @@ RUNS = {
     "seeing": ("tests.benchmarks.seeing", "alerts, dashboards and runbooks with a real Prometheus"),
 }
 """The long commands by name: the module, which has its own options, and a description."""
-MOST_REPEATED = 5  # failed tests; if more fail, the machine is not the reason
+MAX_REPEATED = 5  # failed tests; if more fail, the machine is not the reason
 
 
 @dataclass(frozen=True)
@@ -212,12 +212,12 @@ def run_pytest(
 ) -> Outcome:
     """Run pytest and count its tests; in CI a test that did not run has failed.
 
-    At most MOST_REPEATED failed tests are repeated in one process: the load of the other processes may be the reason. The
+    At most MAX_REPEATED failed tests are repeated in one process: the load of the other processes may be the reason. The
     output has both runs.
     """
     outcome, failed = _run_pytest_once([*pytest, *arguments], environment, root, output)
     stops_early = any(option in ("-x", "--exitfirst") or option.startswith("--maxfail") for option in arguments)
-    if stops_early or not 0 < outcome.failed == len(failed) <= MOST_REPEATED:
+    if stops_early or not 0 < outcome.failed == len(failed) <= MAX_REPEATED:
         return outcome
     print(f"\n== {len(failed)} failed tests again, one after the other", file=output, flush=True)
     repeated, failed_again = _run_pytest_once([*pytest, *failed], environment, root, output)

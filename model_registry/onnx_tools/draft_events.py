@@ -9,18 +9,18 @@ from model_registry.errors import Refused
 from model_registry.package.json_path import MAX_STEPS, Step
 from model_registry.untrusted_input import json_documents
 
-MOST_EVENTS = 100  # most events that are read; a file may have more
+MAX_EVENTS = 100  # most events that are read; a file may have more
 MAX_LINE = 16 << 20  # largest size of one event in bytes
 MAX_BYTES = 64 << 20  # most bytes that are read of all events together
-MOST_PLACES = 4_096  # most different paths that are collected from all events
-MOST_ELEMENTS_OF_OBJECTS = 8  # most elements that are read of an array of objects
+MAX_PLACES = 4_096  # most different paths that are collected from all events
+MAX_ELEMENTS_OF_OBJECTS = 8  # most elements that are read of an array of objects
 
 Event = dict[str, Any]
 Path_ = tuple[Step, ...]
 
 
 def read(path: Path) -> list[Event]:
-    """Read the first events of a file, at most MOST_EVENTS.
+    """Read the first events of a file, at most MAX_EVENTS.
 
     Raises:
         Refused: A line is not an event (the message names the line), or the file has no events.
@@ -29,9 +29,9 @@ def read(path: Path) -> list[Event]:
     events: list[Event] = []
     remaining_bytes = MAX_BYTES
     with atomic_files.report_os_errors(f"the events {path}"), path.open("rb") as stream:
-        for number in range(1, 10 * MOST_EVENTS):
+        for number in range(1, 10 * MAX_EVENTS):
             line = stream.readline(min(MAX_LINE, remaining_bytes) + 1)
-            if not line or len(events) == MOST_EVENTS or (len(line) > remaining_bytes and remaining_bytes < MAX_LINE):
+            if not line or len(events) == MAX_EVENTS or (len(line) > remaining_bytes and remaining_bytes < MAX_LINE):
                 break
             if len(line) > MAX_LINE:
                 _fail(path, number, f"it has more than {MAX_LINE} bytes")
@@ -51,7 +51,7 @@ def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
     by_path: dict[Path_, list[Any]] = {}
     for at, event in enumerate(events):
         for path, value in _leaves(event, ()):
-            if path in by_path or len(by_path) < MOST_PLACES:
+            if path in by_path or len(by_path) < MAX_PLACES:
                 by_path.setdefault(path, [None] * len(events))[at] = value
     return by_path
 
@@ -64,7 +64,7 @@ def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
             if name:
                 yield from _leaves(part, (*path, name))
     elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for at, part in enumerate(value[:MOST_ELEMENTS_OF_OBJECTS]):
+        for at, part in enumerate(value[:MAX_ELEMENTS_OF_OBJECTS]):
             yield from _leaves(part, (*path, at))
     elif value is not None:
         yield path, value

@@ -25,8 +25,8 @@ from model_registry.package.shapes import VARIES, array_fault, is_open, length_i
 from model_registry.package.signature import InputField
 
 Path = tuple[Step, ...]
-MOST_CANDIDATES = 1_000  # most fields that a draft lists for one tensor
-MOST_SHOWN = 3  # most paths of one field name in a message
+MAX_CANDIDATES = 1_000  # most fields that a draft lists for one tensor
+MAX_SHOWN = 3  # most paths of one field name in a message
 NONE_NAMED = "the examples have none of that name"
 
 
@@ -209,7 +209,7 @@ def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
         return NONE_NAMED
-    shown = " and ".join(json_path.format_path(path) for path in (fitting or called)[:MOST_SHOWN])
+    shown = " and ".join(json_path.format_path(path) for path in (fitting or called)[:MAX_SHOWN])
     if fitting:
         return f'the examples have {shown}: write the "path" of one'
     shapes = "".join(f", of shape {list(shape)}" for shape in _shapes(drafting.values[called[0]])[:1])
@@ -244,7 +244,7 @@ def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
     ]
     count = "" if is_open(tensor.shape[1]) else f"{tensor.shape[1]} "
     gap = f"{BLANK}: leave here the {count}fields of a row, in the order in which the model was trained on them"
-    return [gap, *(_short(_field(drafting, tensor, path)) for path in fitting[:MOST_CANDIDATES])]
+    return [gap, *(_short(_field(drafting, tensor, path)) for path in fitting[:MAX_CANDIDATES])]
 
 
 def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:

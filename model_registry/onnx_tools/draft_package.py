@@ -34,7 +34,7 @@ from model_registry.package.signature_schema import parse_signature
 from model_registry.sandbox import run_apart
 
 CARD = "README.md"
-MOST_GOLDEN = 5
+MAX_GOLDEN = 5
 _VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b|alpha|beta|rc|dev|post)[.-]?[0-9]*)?)")
 """Matches the name of a folder that ends with a version, such as late-1.0.0. A version has a dot. Therefore resnet-50 and
 model-v2-0-cls do not match."""
@@ -210,8 +210,8 @@ def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, event
         notes.append(
             f"golden.jsonl has events without scores: once the signature is complete, push prints what {model.name} answers"
         )
-        return _unanswered(events[:MOST_GOLDEN])
-    valid = [event for event in events if not golden_examples.event_fault(signature, event)][:MOST_GOLDEN]
+        return _unanswered(events[:MAX_GOLDEN])
+    valid = [event for event in events if not golden_examples.event_fault(signature, event)][:MAX_GOLDEN]
     try:
         text = run_apart(golden_lines_from_file, model, signature, onnx_file, valid)
     except ImportError:

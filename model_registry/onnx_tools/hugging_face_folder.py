@@ -22,7 +22,7 @@ POOLINGS = {
     "max": "pooling_mode_max_tokens",
 }
 """The supported poolings, and the keys with which sentence-transformers states them."""
-MOST_LABELS = 100_000
+MAX_LABELS = 100_000
 UNLIMITED = 1_000_000  # tokenizer_config.json states 1e30 if the length is unlimited
 
 
@@ -223,7 +223,7 @@ def _pooling(folder: Path) -> tuple[str, bool]:
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     stated = config.get("id2label")
-    if not isinstance(stated, dict) or not 0 < len(stated) <= MOST_LABELS:
+    if not isinstance(stated, dict) or not 0 < len(stated) <= MAX_LABELS:
         return ()
     numbers = {str(number) for number in range(len(stated))}
     return tuple(str(stated[str(number)]) for number in range(len(stated))) if stated.keys() == numbers else ()

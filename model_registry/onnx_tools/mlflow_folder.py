@@ -16,7 +16,7 @@ MLMODEL = "MLmodel"
 FLAVORS = ("onnx", "lightgbm", "sklearn")
 """The flavours that can be packaged, the best first: a folder may have several."""
 MAX_BYTES = 1 << 20
-MOST_EXAMPLES = 100
+MAX_EXAMPLES = 100
 NUMBERS = {"double": "float32", "float": "float32", "long": "float32", "integer": "float32"}
 COLUMN_DTYPES = NUMBERS | {"string": "string", "boolean": "bool"}
 """The dtype of the model's input for each type of a column that events can feed."""
@@ -133,7 +133,7 @@ def _example(folder: Path, info: Any) -> tuple[dict[str, Any], ...]:
         rows = [{"": row} for row in document]
     else:
         return ()
-    return tuple({key: value for key, value in row.items() if value is not None} for row in rows[:MOST_EXAMPLES])
+    return tuple({key: value for key, value in row.items() if value is not None} for row in rows[:MAX_EXAMPLES])
 
 
 def named_rows(rows: Sequence[Mapping[str, Any]], tensor: str) -> list[dict[str, Any]]:

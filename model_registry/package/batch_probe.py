@@ -1,6 +1,6 @@
 """Probes a model: checks whether the score of an event depends on the other events of its batch, their order, or padding.
 
-The probe also checks that the model answers events of all lengths that the signature allows. The probe uses at most MOST_ROWS
+The probe also checks that the model answers events of all lengths that the signature allows. The probe uses at most MAX_ROWS
 golden examples and variations of one of them; without golden examples it uses generated events. The caller passes the function
 that runs the model, so that `push`, `check` and the loading of a version can use the same probe. The probe only compares
 answers of the model with each other. Other modules check with the golden examples whether a score is correct.
@@ -23,11 +23,11 @@ from model_registry.package.padding import LengthPlan
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import Signature, TensorInput
 
-SECONDS = 10.0  # time limit: from then on each remaining comparison runs only one batch of FEWEST events
-FEWEST = 2
+SECONDS = 10.0  # time limit: from then on each remaining comparison runs only one batch of MIN_EVENTS events
+MIN_EVENTS = 2
 FIRST_GOLDEN = 3  # golden examples that are run first; the others are run only in the first half of SECONDS
 FACTORS = (0.5, 1.25)  # variations of a golden example multiply its numbers by these factors
-MOST_ROWS = 64  # largest batch of the probe and largest number of golden examples, in events
+MAX_ROWS = 64  # largest batch of the probe and largest number of golden examples, in events
 LENGTHS = (12, 20)  # lengths of generated events
 DIFFERENCE = 1e-4  # allowed difference between two answers: absolute for numbers up to 1, relative for larger numbers
 DIFFERENCE_HALF = 5e-3  # the same for float16 outputs, and on devices that multiply with as few bits (TF32)
@@ -79,7 +79,7 @@ def check_batch_independence(
     run: Run,
     failed: type[Exception],
     *,
-    max_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
     rounds_coarsely: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -126,7 +126,7 @@ def check_batch_independence(
 class _Probe:
     """Compares one model's answers to the same events in different runs.
 
-    After SECONDS, each comparison runs at most one batch of FEWEST events.
+    After SECONDS, each comparison runs at most one batch of MIN_EVENTS events.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class _Probe:
         for name, tensors in rows:
             if further and self._clock() > self._end - SECONDS / 2:
                 break
-            if len(events) >= FEWEST and self._is_time_over():
+            if len(events) >= MIN_EVENTS and self._is_time_over():
                 break
             ways = (False,) if self._lengths is None or self._signature.alone else (True, False)
             for exact in ways:
@@ -235,7 +235,7 @@ class _Probe:
             if self._is_time_over():
                 if at > 0:
                     break
-                batch = batch[:FEWEST]
+                batch = batch[:MIN_EVENTS]
             rows = _joined([event.rows for event in batch])
             try:
                 together = self._answers(_stacked(self._signature, rows) if exact else rows)
@@ -269,7 +269,7 @@ class _Probe:
     def _most_rows(self, group: Sequence[_ProbedEvent]) -> int:
         """Return how many events a scorer runs in one batch if all of them have the largest lengths in this group."""
         if self._lengths is None:
-            return MOST_ROWS
+            return MAX_ROWS
         return self._lengths.most_rows([max(lengths) for lengths in zip(*(event.lengths for event in group), strict=True)])
 
     def _is_time_over(self) -> bool:
@@ -337,11 +337,11 @@ def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
 def _further_golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
     """Return the golden examples that `_golden` omits, in their order.
 
-    Both functions together return at most MOST_ROWS golden examples.
+    Both functions together return at most MAX_ROWS golden examples.
     """
     first = _first_golden(signature, rows)
     further = [at for at in range(len(next(iter(rows.values())))) if at not in first]
-    return _golden_events(rows, further[: MOST_ROWS - len(first)])
+    return _golden_events(rows, further[: MAX_ROWS - len(first)])
 
 
 def _first_golden(signature: Signature, rows: Tensors) -> list[int]:

@@ -36,7 +36,7 @@ from model_registry.package.signature import (
 from model_registry.untrusted_input import json_documents as json_documents
 
 MAX_BYTES = 1 << 20
-MOST_CLASSES = 1_000  # of an event's score; a whole row holds more
+MAX_CLASSES = 1_000  # of an event's score; a whole row holds more
 
 
 def _named(raw: Any) -> Any:
@@ -195,7 +195,7 @@ class _Output(DocumentPart):
     tensor: Text
     index: Annotated[int, BeforeValidator(partial(check_whole_number, 0, MAX_WIDTH))] | None = None
     shape: Annotated[list[int], BeforeValidator(_output_shape)] | None = None
-    top: Annotated[int, BeforeValidator(partial(check_whole_number, 1, MOST_CLASSES))] | None = None
+    top: Annotated[int, BeforeValidator(partial(check_whole_number, 1, MAX_CLASSES))] | None = None
     labels: _Labels | None = None
 
     @model_validator(mode="after")

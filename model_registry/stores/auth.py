@@ -25,7 +25,7 @@ _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PART = re.compile(
     rf'\s*(?:(?P<name>{_TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s",]+))|(?P<scheme>{_TOKEN}))\s*,?'
 )
-MOST_PARTS = 50
+MAX_PARTS = 50
 
 
 def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
@@ -35,7 +35,7 @@ def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
     """
     challenges: list[tuple[str, dict[str, str]]] = []
     position = 0
-    for _ in range(MOST_PARTS):
+    for _ in range(MAX_PARTS):
         if (part := _PART.match(header, position)) is None:
             break
         position = part.end()
@@ -49,10 +49,10 @@ def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
 
 REALM_HOSTS = "MODEL_REGISTRY_REALM_HOSTS"
 WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.com": "gitlab.com"}
-LEAST_SECONDS = 60.0  # validity of a token that states none (Token Authentication Specification, expires_in)
-MOST_SECONDS = 1e9  # a longer validity is ignored
+MIN_SECONDS = 60.0  # validity of a token that states none (Token Authentication Specification, expires_in)
+MAX_SECONDS = 1e9  # a longer validity is ignored
 EARLY_SECONDS = 10.0  # a token is replaced this long before it expires
-MOST_SCOPES = 8  # most scopes of a challenge that are requested
+MAX_SCOPES = 8  # most scopes of a challenge that are requested
 MAX_TOKEN = 32 << 10  # characters; servers reject longer headers
 
 Fetch = Callable[[httpx.Request], tuple[int, bytes]]
@@ -72,12 +72,12 @@ class _TokenResponse(msgspec.Struct):
 
     @property
     def seconds(self) -> float:
-        """The seconds for which the token is valid. LEAST_SECONDS if the number is missing, too low or implausible."""
+        """The seconds for which the token is valid. MIN_SECONDS if the number is missing, too low or implausible."""
         try:
             stated = float(self.expires_in or 0)
         except ValueError:
-            return LEAST_SECONDS
-        return stated if LEAST_SECONDS < stated < MOST_SECONDS else LEAST_SECONDS
+            return MIN_SECONDS
+        return stated if MIN_SECONDS < stated < MAX_SECONDS else MIN_SECONDS
 
 
 class Authenticator:
@@ -198,7 +198,7 @@ def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
     resources = {scope.rpartition(":")[0] for scope in scopes}
     return [
         scope
-        for scope in challenge_scopes.split()[:MOST_SCOPES]
+        for scope in challenge_scopes.split()[:MAX_SCOPES]
         if scope not in scopes and scope.rpartition(":")[0] not in resources
     ]
 

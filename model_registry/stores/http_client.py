@@ -165,7 +165,7 @@ def read_response(response: httpx.Response, limit: int = MAX_ERROR) -> OciRespon
 
 DOCKER_HUB = "docker.io"
 DOCKER_HUB_API = "registry-1.docker.io"
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 MAX_TOKEN_ANSWER = 64 << 10
 HIDING = frozenset({401, 403, 404})  # statuses that may change with credentials
 USER_AGENT = "scorestream-model-registry"
@@ -326,7 +326,7 @@ class OciClient:
             AttemptFailed: The connection failed, or another attempt may succeed.
             Unreachable: The throttling does not end.
         """
-        throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MAX_THROTTLED)
         while _is_throttled(response := self._redirected(call)):
             self.wait(throttled, _retry_later(response, "it"))
         if response.status_code in retry.STATUSES:
@@ -336,7 +336,7 @@ class OciClient:
     def _redirected(self, call: OciRequest) -> httpx.Response:
         """Send a request, answer a challenge, follow redirects, and return the final response. Raises AttemptFailed."""
         url = self._origin.join(call.url)
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             response = self._authenticated(call, self.allowed(url))
             if not response.has_redirect_location:
                 break
@@ -348,7 +348,7 @@ class OciClient:
                     )
                 url = read_response(response).location()
         else:
-            raise Refused(f"{self.host} redirects {call.url} more than {MOST_REDIRECTS} times")
+            raise Refused(f"{self.host} redirects {call.url} more than {MAX_REDIRECTS} times")
         return response
 
     def _authenticated(self, call: OciRequest, url: httpx.URL) -> httpx.Response:
@@ -405,7 +405,7 @@ class OciClient:
 
     def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
         request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
-        throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MAX_THROTTLED)
         while _is_throttled(response := self._open(request)):
             self.wait(throttled, _retry_later(response, request.url.host))
         if response.status_code in retry.STATUSES:

@@ -22,7 +22,7 @@ from model_registry.errors import Misconfigured
 from model_registry.stores.retry import PROGRESS_BYTES
 
 KEEPALIVE_SECONDS = 60.0  # longer than the poll interval, so that a poll needs no TLS handshake
-MOST_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 
 
 class ProgressStream(httpcore.NetworkStream):
@@ -136,7 +136,7 @@ class RegistryTransport(httpx.BaseTransport):
             self._pools[proxy] = httpcore.ConnectionPool(
                 ssl_context=self._context,
                 proxy=_proxy(proxy) if proxy else None,
-                max_connections=MOST_CONNECTIONS,
+                max_connections=MAX_CONNECTIONS,
                 keepalive_expiry=KEEPALIVE_SECONDS,
                 network_backend=self._backend,
             )

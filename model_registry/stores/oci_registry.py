@@ -22,13 +22,13 @@ from model_registry.oci.reference import ModelReference, is_tag
 from model_registry.stores import download
 from model_registry.stores.base import DEFAULTS, StoreOptions
 from model_registry.stores.http_client import OciClient, OciRequest, OciResponse, read_response
-from model_registry.stores.http_transport import MOST_CONNECTIONS
+from model_registry.stores.http_transport import MAX_CONNECTIONS
 from model_registry.stores.retry import Timing
 from model_registry.stores.upload import Upload, UploadTarget
 from model_registry.untrusted_input import json_documents
 
 PAGE = 1000  # requested number of tags per page
-MOST_PAGES = 200
+MAX_PAGES = 200
 VISIBILITY_PAUSES = (0.1, 0.3, 0.9, 1.7)
 """Seconds between the checks whether a registry shows pushed content or a moved tag. Registries with replicas or caches show a
 write late. So does docker-registry while other clients push the same content. Measured lags are about a second."""
@@ -37,7 +37,7 @@ NO_QUERY = frozenset({400, 405, 406, 416, 501})  # statuses of registries that d
 NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # statuses of registries without the referrers API
 # how long manifests that were read or pushed are kept in memory, and how many
 RECENT_SECONDS = 10.0
-MOST_RECENT = 64
+MAX_RECENT = 64
 _NONE: frozenset[int] = frozenset()
 _NO_LIST = frozenset({404})  # the answer for a repository without tags
 _TYPES = (manifest.MANIFEST_TYPE, manifest.INDEX_TYPE, manifest.DOCKER_MANIFEST_TYPE, manifest.DOCKER_INDEX_TYPE)
@@ -100,7 +100,7 @@ class RemoteStore:
         url = first
         others = _NONE
         linked = False
-        for number in range(MOST_PAGES):
+        for number in range(MAX_PAGES):
             if number:
                 answer = self._tags_page(url, others)
             page = manifest.decode(answer.body, _TagList, "the list of tags").tags or [] if answer.status == 200 else []
@@ -116,7 +116,7 @@ class RemoteStore:
                 others = NO_QUERY | _NO_LIST
             else:
                 return sorted(filter(is_tag, all_tags))  # some registries list digests too
-        raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
+        raise Corrupt(f"{self.repository}: the list of tags has more than {MAX_PAGES} pages")
 
     def _first_tags(self) -> tuple[httpx.URL, OciResponse]:
         """Return the URL and the response of the first page of tags. The response is a 404 if there is no list."""
@@ -300,7 +300,7 @@ class RemoteStore:
         for digest in manifests:
             digests.hex_digits(digest)
             all_tags = self.tags()
-            with ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="tags") as pool:
+            with ThreadPoolExecutor(MAX_CONNECTIONS, thread_name_prefix="tags") as pool:
                 digest_of_tag = dict(zip(all_tags, pool.map(self._digest, all_tags), strict=True))
             if moved := [tag for tag, names in digest_of_tag.items() if names not in (None, expect.get(tag))]:
                 raise Conflict(
@@ -326,7 +326,7 @@ class RemoteStore:
         entries: dict[str, Descriptor] = {}
         description = f"the list of referrers of {digest}"
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
-        for page in range(MOST_PAGES):
+        for page in range(MAX_PAGES):
             answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
             if page == 0 and self._has_no_list(answer, digest):
                 return None
@@ -338,7 +338,7 @@ class RemoteStore:
             if (next_url := self._client.next_page(answer)) is None:
                 return list(entries.values())
             url = next_url
-        raise Corrupt(f"{self.repository}: {description} has more than {MOST_PAGES} pages")
+        raise Corrupt(f"{self.repository}: {description} has more than {MAX_PAGES} pages")
 
     def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
         """Return whether a response of the referrers API means that there is no list of referrers."""
@@ -507,7 +507,7 @@ class RemoteStore:
     def _remember(self, digest: str, data: bytes) -> None:
         """Keep a manifest in memory for RECENT_SECONDS, because a replica of the registry may not show the manifest yet."""
         self._recent[digest] = (self._timing.clock() + RECENT_SECONDS, data)
-        for old in list(self._recent)[:-MOST_RECENT]:
+        for old in list(self._recent)[:-MAX_RECENT]:
             self._recent.pop(old, None)
 
     def _recently(self, digest: str) -> bytes | None:

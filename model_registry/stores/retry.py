@@ -13,12 +13,12 @@ from email.utils import parsedate_to_datetime
 # the upper bounds of the first backoff and of every backoff, in seconds
 FIRST_SECONDS = 0.25
 LONGEST_SECONDS = 8.0
-MOST_ATTEMPTS = 6
-MOST_THROTTLED = 12  # attempts while the registry answers 429: throttling ends by itself, so more attempts are worthwhile
+MAX_ATTEMPTS = 6
+MAX_THROTTLED = 12  # attempts while the registry answers 429: throttling ends by itself, so more attempts are worthwhile
 TOO_MANY = 429
 CLOUDFLARE = frozenset({520, 521, 522, 523, 524, 527})  # Cloudflare's statuses for an origin that does not answer in time
 STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504}) | CLOUDFLARE  # statuses after which another attempt may succeed
-MOST_SECONDS = 1e9  # a larger Retry-After is ignored
+MAX_SECONDS = 1e9  # a larger Retry-After is ignored
 PROGRESS_BYTES = 64 << 10  # an attempt that transferred fewer bytes made no progress
 
 
@@ -38,7 +38,7 @@ class AttemptLimit:
     the first attempt if there was no progress.
     """
 
-    def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:
+    def __init__(self, limit_seconds: float, now: float, most: int = MAX_ATTEMPTS) -> None:
         self._limit = limit_seconds
         self._max_failures = most
         self._began = now
@@ -75,7 +75,7 @@ def retry_after(text: str | None, unix_now: float) -> float | None:
         return None
     with contextlib.suppress(ValueError):
         seconds = float(text)
-        return seconds if 0 <= seconds < MOST_SECONDS else None
+        return seconds if 0 <= seconds < MAX_SECONDS else None
     try:
         delay = parsedate_to_datetime(text).timestamp() - unix_now
     except (ValueError, OverflowError):

@@ -38,7 +38,7 @@ def failover(
     if not as_json:
         _print_plan(plan, now)
     if not dry_run:
-        if not (yes or plan.against) and not _is_confirmed(plan):
+        if not (yes or plan.active_members) and not _is_confirmed(plan):
             err_console.print("no consumer group was moved")
             raise typer.Exit(REFUSED)
         planning.commit_plan(settings, plan)
@@ -64,7 +64,7 @@ def _print_plan(plan: FailoverPlan, now: int) -> None:
         partition = f"{move.topic}[{move.partition}]"
         table.add_row(move.group, partition, before, f"{move.after:,}", f"{move.waiting:,}", because)
     PlainConsole().print(table)
-    for region, members in plan.against.items():
+    for region, members in plan.active_members.items():
         err_console.print(f"scorers in {region} must be stopped first: {', '.join(members)}", markup=False)
     if plan.source_answers:
         rescored = f"; {plan.lag_scored:,} of them were scored there and will be scored again" if plan.lag_scored else ""

@@ -64,7 +64,7 @@ def tables(report: RelayStatus) -> Group:
     process = report.process
     title = f"relay {report.name}"
     if last is not None:
-        title += f": {last.what} on {last.host} (pid {last.pid}), {last.lanes} lanes"
+        title += f": {last.command} on {last.host} (pid {last.pid}), {last.lanes} lanes"
     lines = [Text(title, style="bold")]
     if report.error:
         lines.append(Text(report.error, style="red"))

@@ -66,7 +66,7 @@ class FailoverPlan:
         lag_records: number of source offsets that were not copied at `seen_ms`.
         lag_scored: number of offsets that were scored at the source but not copied, summed over the groups.
         moves: one move per group and partition.
-        against: the client ids of the groups' current members, by region. If there are any, `commit_plan` raises Fatal.
+        active_members: the client ids of the groups' current members, by region. If there are any, `commit_plan` raises Fatal.
     """
 
     source: str
@@ -77,7 +77,7 @@ class FailoverPlan:
     lag_records: int
     lag_scored: int
     moves: Sequence[GroupMove]
-    against: Mapping[str, Sequence[str]]
+    active_members: Mapping[str, Sequence[str]]
 
 
 def plan(settings: RelaySettings, to: str, now_ms: int) -> FailoverPlan:
@@ -99,7 +99,7 @@ def commit_plan(settings: RelaySettings, failover: FailoverPlan) -> None:
     Raises:
         Fatal: with exit code 3 if a group has members, 4 if the destination does not answer.
     """
-    for region, members in failover.against.items():
+    for region, members in failover.active_members.items():
         raise CopyRefused(
             f"group {', '.join(settings.source.groups)} has members in {region}: {', '.join(members)}",
             f"stop the scorers in {region} first (a killed scorer remains a member until its session timeout)",
@@ -185,7 +185,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
         lag_records=lag,
         lag_scored=lag_scored,
         moves=moves,
-        against={region: names for region, names in members.items() if names},
+        active_members={region: names for region, names in members.items() if names},
     )
 
 

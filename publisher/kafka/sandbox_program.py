@@ -38,7 +38,7 @@ GATHER_SECONDS = 0.05  # the wait for more batches in careful mode
 RECORDS = 1_000  # the largest number in one answer; fewer if they are large
 ANSWER_BYTES = 4 << 20
 SPARE_BYTES = 64 << 20  # for the stacks and arenas of librdkafka's threads
-LEAST_BYTES = 32 << 20  # the limit is not lower, even if the container has less memory left
+MIN_BYTES = 32 << 20  # the limit is not lower, even if the container has less memory left
 SHARE = 0.7  # of the memory that the container has left
 LARGEST_REGION = 1 << 30  # bytes; larger regions of memory contain decompressed data and are not searched
 DIED = b"Assertion"  # standard error contains this text if a thread calls `abort`
@@ -318,7 +318,7 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 def allowed(limit: int) -> int:
     """Return how many more bytes this process may allocate: `limit` plus SPARE_BYTES, or less if the container has less."""
     # Less if the container has less free memory.
-    return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.container_memory().free)))
+    return min(limit + SPARE_BYTES, max(MIN_BYTES, int(SHARE * memory_limits.container_memory().free)))
 
 
 def main() -> None:

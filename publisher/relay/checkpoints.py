@@ -36,7 +36,7 @@ TOPIC_CONFIG = {
 NO_CHECKPOINTS_HINT = "check the settings name and checkpoint_topic, and that this relay has run"
 SEPARATOR = "/"
 SOURCE_SNAPSHOT = "source"
-MOST_LANES = 1_024  # in a registration: its reader fences the transactional ids of all these lanes
+MAX_LANES = 1_024  # in a registration: its reader fences the transactional ids of all these lanes
 
 
 class CheckpointKey(NamedTuple):
@@ -85,7 +85,7 @@ class Registration(msgspec.Struct, frozen=True):
     Attributes:
         lanes: the number of copying threads whose transactional ids the next process must fence.
         instance: a random id of the process.
-        what: the command of the process.
+        command: the command of the process.
         host: the host name.
         pid: the process id.
         at_ms: when the process registered (Unix ms).
@@ -93,9 +93,9 @@ class Registration(msgspec.Struct, frozen=True):
 
     # A process that reads another `instance` than its own has been replaced.
 
-    lanes: Annotated[int, msgspec.Meta(ge=0, le=MOST_LANES)]
+    lanes: Annotated[int, msgspec.Meta(ge=0, le=MAX_LANES)]
     instance: str
-    what: str
+    command: str = msgspec.field(name="what")
     host: str
     pid: Int64
     at_ms: Int64

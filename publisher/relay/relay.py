@@ -94,6 +94,6 @@ class Relay:
         last = run.checkpoints.registrations.get(self._settings.name)
         if self.state.registered and last is not None and last.instance != self._instance:
             raise CopyRefused(
-                f"another process took over relay {self._settings.name!r}: {last.what} with pid {last.pid} on {last.host}",
+                f"another process took over relay {self._settings.name!r}: {last.command} with pid {last.pid} on {last.host}",
                 "run one process per name; to copy more topics, give each process its own name and topics",
             )

@@ -29,7 +29,7 @@ from publisher.runtime.context import now_ms
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 1.0
-MOST_SNAPSHOTS = 120  # the most snapshots that are kept while their end offsets are ahead of the copies
+MAX_SNAPSHOTS = 120  # the most snapshots that are kept while their end offsets are ahead of the copies
 
 
 class EndSnapshot(NamedTuple):
@@ -47,7 +47,7 @@ class Completeness:
 
     def __init__(self, complete_ms: int = 0) -> None:
         self.complete_ms = complete_ms
-        self._snapshots: deque[EndSnapshot] = deque(maxlen=MOST_SNAPSHOTS)
+        self._snapshots: deque[EndSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
 
     def add(self, snapshot: EndSnapshot) -> None:
         """Add the end offsets that a poll of the source has returned."""

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 64  # the largest number of simultaneous connections
 DESCRIPTOR_SHARE = 8  # connections take at most one eighth of the file descriptors that the process may open
-FEWEST_CONNECTIONS = 4  # the limit is not lower than this
+MIN_CONNECTIONS = 4  # the limit is not lower than this
 READ_SECONDS = 5.0  # from the accepted connection to the end of the request's head
 WRITE_SECONDS = 10.0  # for sending the response
 LINGER_SECONDS = 1.0  # for the client's close: a close with unread bytes would reset the connection and lose the response
@@ -41,7 +41,7 @@ def connection_limit(descriptors: int) -> int:
     """Return the connection limit of a process that may open `descriptors` file descriptors."""
     if descriptors == resource.RLIM_INFINITY:
         return CONNECTIONS
-    return min(CONNECTIONS, max(FEWEST_CONNECTIONS, descriptors // DESCRIPTOR_SHARE))
+    return min(CONNECTIONS, max(MIN_CONNECTIONS, descriptors // DESCRIPTOR_SHARE))
 
 
 class _State(enum.Enum):

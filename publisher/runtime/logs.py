@@ -27,7 +27,7 @@ CLIENTS = ("librdkafka", "publisher.kafka.clients")
 BURST = 3  # messages of a kind that pass at once, except those of CLIENTS
 REPEAT_SECONDS = 10.0  # the first interval between messages of a kind; each further interval is twice as long
 LONGEST_REPEAT_SECONDS = 320.0
-MOST_KINDS = 1_000  # the most different messages that are remembered; beyond that number all are forgotten
+MAX_KINDS = 1_000  # the most different messages that are remembered; beyond that number all are forgotten
 REPORT_HINT = "this is a defect of scorestream; report it with the traceback"
 
 
@@ -66,7 +66,7 @@ class RepeatFilter(logging.Filter):
         now = self._clock()
         repeats = self._repeats.get(kind)
         if repeats is None or now - repeats.arrived_at >= 2 * repeats.interval:
-            if len(self._repeats) >= MOST_KINDS:
+            if len(self._repeats) >= MAX_KINDS:
                 self._repeats.clear()
             suppressed = repeats.suppressed if repeats is not None else 0
             self._repeats[kind] = _Repeats(now, now, 0 if record.name in CLIENTS else BURST - 1)

@@ -161,7 +161,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
         input_settings = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
         settings = settings.model_copy(update={"input": input_settings, "tables": tables})
         resolution = Resolution(model_package.digest, model_package.version, 0)
-        rows = ExampleTables(_joined_values(model_package))
+        rows = ExampleTables(_example_values(model_package))
         servable = make(model_package, resolution, tried_loader(settings, remember=folder is None, tables=rows), settings)
     except ModelRefused as error:
         raise Fatal(f"the version is rejected: {error}", "push a version that passes these checks", REFUSED) from error
@@ -196,7 +196,7 @@ def _tables_of(signature: Signature | None) -> dict[str, TableSettings]:
     return {name: TableSettings(topic=name) for name in names}
 
 
-def _joined_values(model_package: Package) -> dict[str, NDArray[Any]]:
+def _example_values(model_package: Package) -> dict[str, NDArray[Any]]:
     """Return the value of each field in the first golden example, by field name; empty without golden examples."""
     signature = model_package.signature
     if signature is None or not model_package.golden:

@@ -27,7 +27,7 @@ from scorer.settings import Settings, load
 FIRST = ("scorer", "state", "partitions", "lag", "version")
 COLUMNS = (*FIRST, "dead", "refused", "last seen", "region", "digest", "revision", "events", "assigned", "refusal")
 FOLDED = {"scorer", "state", "version"}  # columns whose texts may take several lines on a narrow terminal
-LEAST_SCORER = 8  # the least width of the column
+MIN_SCORER = 8  # the least width of the column
 SHORT_VERSION = 14  # characters; a line has room for a role and a version of this length
 NUMBERS = {"partitions", "lag", "dead", "revision", "events"}
 
@@ -122,7 +122,7 @@ def table(name: str, scorers: Sequence[ScorerState], now: float, *, wide: bool =
         justify: JustifyMethod = "right" if column in NUMBERS else "left"
         folds = column in FOLDED and not wide
         width = longest if folds and column == "version" and longest > SHORT_VERSION else None
-        least = LEAST_SCORER if column == "scorer" else None
+        least = MIN_SCORER if column == "scorer" else None
         scorer_table.add_column(column, overflow="fold", no_wrap=not folds, width=width, min_width=least, justify=justify)
     for each in scorers:
         row = dict(zip(COLUMNS, _row(name, each, now, separator=", " if wide else "\n"), strict=True))

@@ -46,7 +46,7 @@ VIEWS = (
     ("/training", "training", "Training"),
 )
 MAX_REASON = 500
-MOST_TABLE_PARTITIONS = 500  # partitions of tables that are listed
+MAX_TABLE_PARTITIONS = 500  # partitions of tables that are listed
 
 
 @dataclass
@@ -139,7 +139,7 @@ class Console:
             point = self.state.flow.points[-1] if self.state.flow.points else None
             live = len(self.state.scorers.live(now))
             canary = views.canary(self.state, self.tag)
-            tables = summarize(self.state.scorers.live(now), now)[:MOST_TABLE_PARTITIONS]
+            tables = summarize(self.state.scorers.live(now), now)[:MAX_TABLE_PARTITIONS]
         most = self.settings.batching.max_events
         return self._page(request, "throughput", point=point, live=live, most=most, canary=canary, tables=tables)
 

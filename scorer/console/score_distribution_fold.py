@@ -14,7 +14,7 @@ from scorer.scores.decode_record import CompleteScoreRecord
 KEPT = 5_000  # newest scores that are kept of a version
 VERSIONS = 6  # newest versions that are kept
 BINS = 40
-FEWEST = 200  # minimum number of scores of each version for a comparison
+MIN_SCORES = 200  # minimum number of scores of each version for a comparison
 
 
 @dataclass(slots=True)
@@ -96,9 +96,9 @@ class ScoreDistributionFold:
         return Histogram(edges.round(6).tolist(), shares)
 
     def stability(self, before: str, now: str) -> float | None:
-        """Return the population stability index between two versions' scores; None if either has fewer than FEWEST scores."""
+        """Return the population stability index of two versions' scores; None with fewer than MIN_SCORES scores of either."""
         old, new = (self.windows.get(version, ScoreWindow()).numbers for version in (before, now))
-        return None if min(len(old), len(new)) < FEWEST else psi(old, new)
+        return None if min(len(old), len(new)) < MIN_SCORES else psi(old, new)
 
 
 def quantiles(numbers: Sequence[float] | deque[float]) -> tuple[float, float, float] | None:

@@ -31,7 +31,7 @@ class _Owned:
             input topic; None if the topic was not recreated, or if the group has already committed answers to its events.
         read: the offset after the last fetched event.
         level_ms: the last time when all events of the partition were answered (no lag), in Unix ms; 0 if never.
-        suspect: whether the sandbox process reads the partition, because its records may crash this process.
+        sandboxed: whether the sandbox process reads the partition, because its records may crash this process.
     """
 
     epoch: int
@@ -42,7 +42,7 @@ class _Owned:
     answers_from: AnswerStartOffsets | None
     read: int = 0
     level_ms: int = 0
-    suspect: bool = False
+    sandboxed: bool = False
 
 
 class AssignedPartitions:
@@ -80,7 +80,7 @@ class AssignedPartitions:
         before = self._owned[start.position.topic, start.position.partition]
         partition = self._start(start, before.epoch)
         self._owned[partition].answers_from = start.after or before.answers_from
-        self._owned[partition].suspect = before.suspect
+        self._owned[partition].sandboxed = before.sandboxed
 
     def remove(self, partitions: Iterable[Partition]) -> None:
         """Remove partitions that are revoked, lost, or without a start position."""
@@ -89,10 +89,10 @@ class AssignedPartitions:
             self._owned.pop(partition, None)
             self._arrived.discard(partition)
 
-    def suspect(self, partition: Partition, *, suspect: bool = True) -> None:
+    def set_sandboxed(self, partition: Partition, *, sandboxed: bool = True) -> None:
         """Record whether the sandbox process reads this partition."""
         if partition in self._owned:
-            self._owned[partition].suspect = suspect
+            self._owned[partition].sandboxed = sandboxed
 
     def arrivals(self) -> frozenset[Partition]:
         """Return the assigned partitions that were not passed to `admit` yet."""
@@ -184,7 +184,7 @@ class AssignedPartitions:
         positions = []
         for partition, offset in (reached or batch.reached).items():
             owned = self._owned.get(partition)
-            kind = (mark.topic_id, False) if owned is None else (owned.metadata.topic_id, owned.suspect)
+            kind = (mark.topic_id, False) if owned is None else (owned.metadata.topic_id, owned.sandboxed)
             if kind not in marks:
                 marks[kind] = replace(mark, topic_id=kind[0], suspect=kind[1], member=self.member).encode()
             leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
@@ -196,7 +196,7 @@ class AssignedPartitions:
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
             if owned is not None and owned.epoch == batch.epochs[partition]:
-                owned.metadata = replace(mark, topic_id=owned.metadata.topic_id, suspect=owned.suspect, member=self.member)
+                owned.metadata = replace(mark, topic_id=owned.metadata.topic_id, suspect=owned.sandboxed, member=self.member)
                 owned.committed = offset
                 owned.leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
                 owned.answers_from = None
@@ -240,7 +240,7 @@ class AssignedPartitions:
 
     def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
         """Return the metadata of the committed offset, with its owner replaced. An empty `owner` also clears the member id."""
-        return replace(owned.metadata, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
+        return replace(owned.metadata, owner=owner, suspect=owned.sandboxed, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:
         position = start.position

@@ -298,20 +298,20 @@ class EventConsumer:
             self.group = self._member.group()
             self._record_fetch(batch)
         for partition in [p for p in suspects.cleared if p not in suspects]:
-            self._clear(suspects, partition)
+            self._end_sandboxed_reads(suspects, partition)
         return batch
 
     def _may_sandbox_read(self, partition: Partition) -> bool:
         state = self._table.state(partition)
         return state is not None and state.pause_reasons == {"suspect"}
 
-    def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
+    def _end_sandboxed_reads(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
         """Let the client read a partition from its next offset on, in place of the sandbox."""
         # If the client rejects the seek to this offset, nothing changes, and a later call retries.
         position = self.partitions.next(partition)
         if position is None or self._member.seek(TopicPartition(*partition, position)):
             suspects.cleared.discard(partition)
-            self.partitions.suspect(partition, suspect=False)
+            self.partitions.set_sandboxed(partition, sandboxed=False)
             self._apply([partition], Signal.SANDBOX_PASSED)
             log.info("%s[%d] is no longer read in the sandbox", *partition)
 
@@ -419,7 +419,7 @@ class EventConsumer:
         self._apply(sorted(suspects), Signal.SUSPECTED)
         for partition, offset in suspects.items():
             self._suspects.add(partition, offset)
-            self.partitions.suspect(partition)
+            self.partitions.set_sandboxed(partition)
         log.info("%d partitions of scorers that died are first read in a sandbox process", len(suspects))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:

@@ -7,7 +7,7 @@ from scorer.dead_letters.reasons import Poison, Reason
 
 OURS = {"scorer", "publisher", "model_registry"}
 LONGEST = 500  # maximum number of characters of an exception's message in the dead letter
-MOST_LOGGED = 1_000
+MAX_LOGGED = 1_000
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class InternalErrorLog:
         lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
         module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]
         place = f"{module.replace('.', '/')}.py:{line}"
-        if (type(error), place) not in self._logged and len(self._logged) < MOST_LOGGED:
+        if (type(error), place) not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add((type(error), place))
             log.error(
                 "an event is dead-lettered: it caused an unexpected %s at %s", type(error).__name__, place, exc_info=error

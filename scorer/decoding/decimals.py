@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-MOST_SCALE = 20_000
+MAX_SCALE = 20_000
 """Limit of fractional digits. It is above PostgreSQL's limit of 16,383."""
-MOST_BYTES = 8_192  # limit of an untrusted unscaled integer: the time of a division grows with the square of its length
+MAX_BYTES = 8_192  # limit of an untrusted unscaled integer: the time of a division grows with the square of its length
 VARIABLE = frozenset({"scale", "value"})
 """The fields of Debezium's VariableScaleDecimal, a decimal that contains its own scale."""
 DIGITS = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
@@ -32,11 +32,11 @@ def number(unscaled: bytes, scale: int) -> int | float:
 
     Returns:
         The number; an infinity if the number is beyond the range of a float, if the absolute value of `scale` exceeds
-        MOST_SCALE, or if `unscaled` has more than MOST_BYTES bytes.
+        MAX_SCALE, or if `unscaled` has more than MAX_BYTES bytes.
     """
-    integer = int.from_bytes(unscaled[:MOST_BYTES], "big", signed=True)
+    integer = int.from_bytes(unscaled[:MAX_BYTES], "big", signed=True)
     beyond = -math.inf if integer < 0 else math.inf
-    if len(unscaled) > MOST_BYTES or abs(scale) > MOST_SCALE:
+    if len(unscaled) > MAX_BYTES or abs(scale) > MAX_SCALE:
         return beyond
     try:
         if scale <= 0:

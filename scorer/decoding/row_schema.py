@@ -29,7 +29,7 @@ from scorer.native.byte_columns import ByteColumn
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
 SLICE_VALUES = 8_192  # maximum number of values that are decoded before they are packed: a few hundred kB of Python floats
-FEWEST_ROWS = 32
+MIN_ROWS = 32
 NO_BASE64 = "the text is not base64 (standard alphabet, padded)"
 
 
@@ -66,7 +66,7 @@ class RowSchema:
         self.tensors = TensorBuilder(signature)
         self._max_bytes = max_event_bytes
         self._slice = max(
-            FEWEST_ROWS, SLICE_VALUES // max(1, sum(1 if field.raw else field.array or 1 for field in signature.fields))
+            MIN_ROWS, SLICE_VALUES // max(1, sum(1 if field.raw else field.array or 1 for field in signature.fields))
         )
         self.by_name = {field.name: field for field in signature.fields}
         self.names = list(self.by_name)
@@ -259,7 +259,7 @@ class RowSchema:
             out_of_range = is_number and field is not None and field.array is None and field.dtype not in ("string", "bool")
             error_text = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else _in_words(error)
             if field is not None and _is_numeric(field):
-                error_text += decimals.hint(_first_of_no_number(value))
+                error_text += decimals.hint(_first_text(value))
             raise Poison(
                 Reason.OUT_OF_RANGE if out_of_range else Reason.WRONG_TYPE, f"field {self._display_name(name)}: {error_text}"
             ) from None
@@ -273,7 +273,7 @@ def _is_numeric(field: InputField | None) -> bool:
     return field is None or (not field.raw and field.dtype not in ("string", "bool"))
 
 
-def _first_of_no_number(value: Any) -> Any:
+def _first_text(value: Any) -> Any:
     """Return the first text or bytes in a list; None if the list has neither. Return a value that is not a list unchanged."""
     return next((element for element in value if isinstance(element, str | bytes)), None) if isinstance(value, list) else value
 

@@ -12,7 +12,7 @@ NAMES = 130
 TOP = 64
 ROW = SIDE + TOP + GAP
 WIDTH = 2 * (NAMES + SIDE) + GAP
-MOST = 12  # the largest number of classes for which a matrix is drawn
+MAX_CLASSES = 12  # the largest number of classes for which a matrix is drawn
 
 
 def plot(assessment: Assessment) -> str:
@@ -28,7 +28,7 @@ def _version(each: Quality, top: int) -> Iterator[str]:
     yield text(
         10, top + 20, f"{version}: {each.labels:,} events with a label" + (f", {listed}" if listed else ""), weight="bold"
     )
-    if each.matrix and max(len(each.rows), len(each.columns)) <= MOST:
+    if each.matrix and max(len(each.rows), len(each.columns)) <= MAX_CLASSES:
         yield text(NAMES, top + TOP - 24, "label by row, decision by column", size=11)
         yield from matrix(each.rows, each.columns, each.matrix, NAMES, top + TOP, SIDE)
     elif each.matrix:

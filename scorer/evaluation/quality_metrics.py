@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 Truth = NDArray[np.bool_]
 BINS = 10
-LEAST_PROBABILITY = 1e-7  # the resolution of 32-bit floats near 1: a model that rounds to 0 or 1 has no infinite log loss
+MIN_PROBABILITY = 1e-7  # the resolution of 32-bit floats near 1: a model that rounds to 0 or 1 has no infinite log loss
 SUM_TOLERANCE = 1e-3  # by which probabilities may differ from a sum of 1, in 16- and 32-bit floats
 
 
@@ -81,7 +81,7 @@ def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | Non
 def log_losses(probabilities: Numbers, which: NDArray[np.integer]) -> Numbers | None:
     """Return the log loss of each row, (n,), in nats; None if the rows are not probabilities that sum to 1.
 
-    A probability counts as at least `LEAST_PROBABILITY`.
+    A probability counts as at least `MIN_PROBABILITY`.
 
     Args:
         probabilities: The probability of each class, (n, k).
@@ -89,7 +89,7 @@ def log_losses(probabilities: Numbers, which: NDArray[np.integer]) -> Numbers | 
     """
     if not are_probabilities(probabilities):
         return None
-    losses: Numbers = -np.log(np.maximum(probabilities[np.arange(len(probabilities)), which], LEAST_PROBABILITY))
+    losses: Numbers = -np.log(np.maximum(probabilities[np.arange(len(probabilities)), which], MIN_PROBABILITY))
     return losses
 
 

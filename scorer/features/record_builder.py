@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 OVERSIZE = "oversize"
 FAILED = "encoding-failed"
 REJECTED = "record-refused"
-MOST_FAILURES = 200  # failed attempts to encode parts of a batch, about 40 ms
+MAX_FAILURES = 200  # failed attempts to encode parts of a batch, about 40 ms
 DROP_REASONS = (OVERSIZE, FAILED, REJECTED)
 """Why a feature record is left out: it is too large for its topic, it could not be encoded, or the broker rejects it."""
 
@@ -109,7 +109,7 @@ class FeatureRecordBuilder:
     def _encodable(self, events: ScoredEvents, encoder: FeatureEncoder) -> list[FeatureRecords]:
         """Encode the records in parts, and leave out the events that cannot be encoded.
 
-        A part that cannot be encoded is halved, until it consists of the failing event. After MOST_FAILURES failures, a failing
+        A part that cannot be encoded is halved, until it consists of the failing event. After MAX_FAILURES failures, a failing
         part is left out without being halved, so that a batch full of such events does not delay its scores.
         """
         parts: list[FeatureRecords] = []
@@ -123,7 +123,7 @@ class FeatureRecordBuilder:
                 parts.append(encoded if not failures else FeatureRecords(encoded.rows, list(encoded.records), encoded.dropped))
             except Exception:  # the score must be published all the same
                 failures += 1
-                if count > 1 and failures < MOST_FAILURES:
+                if count > 1 and failures < MAX_FAILURES:
                     pending += [part.part(count // 2, count), part.part(0, count // 2)]
                     continue
                 # The text has no numbers, so that the log suppresses repetitions.

@@ -12,15 +12,15 @@
 #include <string.h>
 
 enum {
-    LEAST_POWER = -31,     /* of the powers of ten below */
-    LEAST_PLAIN = -6,      /* smallest exponent of ten of a number that is written without an exponent */
-    MOST_PLAIN = 12,       /* and the largest one */
+    MIN_POWER = -31,     /* of the powers of ten below */
+    MIN_PLAIN = -6,      /* smallest exponent of ten of a number that is written without an exponent */
+    MAX_PLAIN = 12,       /* and the largest one */
     FLOAT_TEXT_ROOM = 32,  /* bytes that write_float may overwrite */
 };
 
 #define ZEROS 0x3030303030303030u /* eight characters */
 
-/* 10^k for k from LEAST_POWER on, scaled to 64 bits and rounded up. */
+/* 10^k for k from MIN_POWER on, scaled to 64 bits and rounded up. */
 static const uint64_t SCALED_POWERS[] = {
     0x81ceb32c4b43fcf5u, 0xa2425ff75e14fc32u, 0xcad2f7f5359a3b3fu, 0xfd87b5f28300ca0eu, 0x9e74d1b791e07e49u,
     0xc612062576589ddbu, 0xf79687aed3eec552u, 0x9abe14cd44753b53u, 0xc16d9a0095928a28u, 0xf1c90080baf72cb2u,
@@ -65,7 +65,7 @@ static inline Decimal shortest_decimal(uint32_t fraction, int exponent)
     uint32_t middle = 4 * significand;
     int power = is_power_of_two ? (binary * 1262611 - 524031) >> 22 : (binary * 1262611) >> 22;
     int shift = binary + ((-power * 1741647) >> 19) + 1;
-    uint64_t scaled = SCALED_POWERS[-power - LEAST_POWER];
+    uint64_t scaled = SCALED_POWERS[-power - MIN_POWER];
     uint32_t is_odd = significand & 1; /* then the bounds do not round to the number */
     uint32_t lower = product_to_odd(scaled, (middle - 2 + is_power_of_two) << shift) + is_odd;
     uint32_t value = product_to_odd(scaled, middle << shift);
@@ -128,14 +128,14 @@ static inline char *write_float(char *to, float number)
     char head = (char)('0' + first);
     int count = others ? 9 - __builtin_clzll(others) / 8 : 1; /* without zeros at the end */
     uint64_t tail = others | ZEROS;
-    if (scale >= LEAST_PLAIN && scale < 0) {
+    if (scale >= MIN_PLAIN && scale < 0) {
         memcpy(to, "0.000000", 8);
         to += 1 - scale;
         *to = head;
         memcpy(to + 1, &tail, 8);
         return to + count;
     }
-    if (scale >= 0 && scale <= MOST_PLAIN) {
+    if (scale >= 0 && scale <= MAX_PLAIN) {
         uint64_t fraction = (scale < 8 ? others >> 8 * scale : 0) | ZEROS;
         uint64_t zeros = ZEROS;
         *to = head;

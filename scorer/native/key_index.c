@@ -18,7 +18,7 @@
 #include "hash.h"
 #include "text.h"
 
-enum { PART = 32, FEWEST_SLOTS = 64, FEWEST_ROWS = 64, NO_ROW = -1 };
+enum { PART = 32, MIN_SLOTS = 64, MIN_ROWS = 64, NO_ROW = -1 };
 
 typedef struct {
     uint64_t at;     /* the position of the key in `keys` */
@@ -296,7 +296,7 @@ static int64_t put(KeyIndex *index, const Keys *keys, int64_t at)
 static bool release_row(KeyIndex *index, uint64_t number)
 {
     if (index->free_count == index->free_room) {
-        uint64_t room = index->free_room + index->free_room / 4 + FEWEST_ROWS;
+        uint64_t room = index->free_room + index->free_room / 4 + MIN_ROWS;
         uint32_t *numbers = realloc(index->free, room * sizeof *numbers);
         if (!numbers) {
             return false;
@@ -337,8 +337,8 @@ KeyIndex *key_index_new(uint64_t seed)
         return NULL;
     }
     index->seed = seed;
-    index->now.mask = FEWEST_SLOTS - 1;
-    index->now.slots = calloc(FEWEST_SLOTS, sizeof *index->now.slots);
+    index->now.mask = MIN_SLOTS - 1;
+    index->now.slots = calloc(MIN_SLOTS, sizeof *index->now.slots);
     if (!index->now.slots) {
         free(index);
         return NULL;

@@ -214,7 +214,7 @@ class Metrics:
         for topic, topic_seconds in seconds.items():
             self._input_retention.labels(topic).set(topic_seconds)
 
-    def loading(self, age_seconds: Callable[[], float]) -> None:
+    def export_load_age(self, age_seconds: Callable[[], float]) -> None:
         """Export the result of `age_seconds`: the seconds since the current load of a version began."""
         self._load_seconds.set_function(age_seconds)
 

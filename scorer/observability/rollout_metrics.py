@@ -26,7 +26,7 @@ class RolloutState:
         behind_seconds: the lag of the canary analysis behind the scores that it reads; None if no analysis is running.
         pairs: the number of events in the current step that both versions have scored.
         waits_for_operator: whether the rollout waits for an operator.
-        registry_away: whether the registry is unavailable.
+        registry_unavailable: whether the registry is unavailable.
         decisions: the number of decisions in the rollout's log that this process wrote, by verdict or outcome.
         iterated_at: the time of the last iteration in monotonic seconds.
     """
@@ -40,7 +40,7 @@ class RolloutState:
     behind_seconds: float | None = None
     pairs: int = 0
     waits_for_operator: bool = False
-    registry_away: bool = False
+    registry_unavailable: bool = False
     decisions: Counter[str] = field(default_factory=Counter)
     iterated_at: float = 0.0
 
@@ -56,7 +56,9 @@ class RolloutMetrics(Collector):
         now = self._state
         yield GaugeMetricFamily("scorer_rollout_leader", "1 while this replica of the controller is the leader.", now.is_leader)
         yield GaugeMetricFamily("scorer_rollout_look_age_seconds", AGE, max(0.0, self._clock() - now.iterated_at))
-        yield GaugeMetricFamily("scorer_rollout_registry_away", "1 while the registry is unavailable.", now.registry_away)
+        yield GaugeMetricFamily(
+            "scorer_rollout_registry_away", "1 while the registry is unavailable.", now.registry_unavailable
+        )
         decisions = CounterMetricFamily(
             "scorer_rollout_decisions", "Decisions that the controller has logged, by verdict.", labels=["verdict"]
         )

@@ -27,7 +27,7 @@ EVENT = "event"
 """The only column of a file of JSON lines: the line as text."""
 CHUNK_ROWS = 8_192
 CHUNK_BYTES = 16 << 20
-LEAST_CELL = 131_072  # the limit of the module csv for one cell, which `input.max_event_bytes` may raise
+MIN_CELL = 131_072  # the limit of the module csv for one cell, which `input.max_event_bytes` may raise
 
 
 class FileRows(Protocol):
@@ -174,7 +174,7 @@ class CsvFile:
         self._total = _size(stream)
         self._stream = stream
         text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
-        csv.field_size_limit(max(LEAST_CELL, settings.input.max_event_bytes))
+        csv.field_size_limit(max(MIN_CELL, settings.input.max_event_bytes))
         self._rows = csv.reader(text)
         try:
             self.names = list(map(_printable, next(self._rows, [])))

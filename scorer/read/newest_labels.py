@@ -19,7 +19,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-MOST_NAMES = 10_000  # distinct texts of labels: more of them are no names of classes
+MAX_NAMES = 10_000  # distinct texts of labels: more of them are no names of classes
 
 
 class NewestLabels:
@@ -92,9 +92,9 @@ def read_newest_labels(reader: TopicReader, settings: Settings, show: ShowProgre
             number=np.array([_number(record.value) for _, record in usable], np.float64),
             name=np.array([codes.code(_name(record.value)) for _, record in usable], np.int32),
         )
-        if len(names := codes.all) > MOST_NAMES:
+        if len(names := codes.all) > MAX_NAMES:
             raise Fatal(
-                f"the labels of {topic} have more than {MOST_NAMES:,} different texts, such as {names[-1]!r:.100}",
+                f"the labels of {topic} have more than {MAX_NAMES:,} different texts, such as {names[-1]!r:.100}",
                 "set labels.value to the path of a class or a number",
                 USAGE,
             )

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 CHUNK_ROWS = 1 << 14
 CHUNK_BYTES = 16 << 20
 """A chunk of rows is complete at CHUNK_ROWS rows or at CHUNK_BYTES bytes of encoded records."""
-MOST_UNTYPED = 1 << 17  # rows without any score that are held until a score shows the type
+MAX_UNTYPED = 1 << 17  # rows without any score that are held until a score shows the type
 TEXT_HINT = "read scores as JSON text: --score-text, or score_text=True"
 
 
@@ -193,7 +193,7 @@ def _with_score_type(chunks: Iterable[ScoreRows]) -> Iterator[tuple[Any, ScoreRo
             yield column_type, rows
             continue
         untyped.append(rows)
-        if not pa.types.is_null(type_) or sum(map(len, untyped)) > MOST_UNTYPED:
+        if not pa.types.is_null(type_) or sum(map(len, untyped)) > MAX_UNTYPED:
             column_type = known_type(type_)
             yield from ((column_type, each) for each in untyped)
             untyped = []

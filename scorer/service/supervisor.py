@@ -41,7 +41,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-BY_LIBRARY = 1
+EXIT_FAILURE = 1
 """The exit code of a process in which a C library, such as an image decoder, calls exit(EXIT_FAILURE).
 
 The worker's own errors end the process with another exit code, or while no event is in flight.
@@ -192,7 +192,7 @@ class _WorkerProcess:
         """Clear the journal after the process has ended, unless the events in flight may have caused its end."""
         # A death is an end by a signal, a hang, a broken model, or an exit by a library. The journal then keeps the events that
         # were in flight, because they may have caused the death.
-        if code >= 0 and code not in (BROKEN, BY_LIBRARY):
+        if code >= 0 and code not in (BROKEN, EXIT_FAILURE):
             self.journal.clear()
             self.journal.end_load()
 
@@ -347,7 +347,7 @@ def _run_child(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     threading.Thread(target=_end_with_supervisor, args=(reader,), name="lifeline", daemon=True).start()
     logs.configure({"scorer": settings.owner}, settings.log.level, settings.log.format)
-    code = BY_LIBRARY  # of an unexpected error, as `multiprocessing` ends a process
+    code = EXIT_FAILURE  # of an unexpected error, as `multiprocessing` ends a process
     try:
         work(settings, on_serving=lambda address: _send(sender, address), journal=journal)
         code = 0

@@ -286,7 +286,7 @@ class Service:
         settings = self._settings
         metrics = self._metrics
         trials = TrialLoads(settings, self._journal, self._workers, lambda outcome: metrics.trials.labels(outcome).inc())
-        metrics.loading(trials.age_seconds)
+        metrics.export_load_age(trials.age_seconds)
         versions = VersionManager(
             settings,
             quarantine.loading,

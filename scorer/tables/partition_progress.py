@@ -6,7 +6,7 @@ intervals. When the position reaches such an end, the rows are as new as the top
 
 from collections import deque
 
-MOST_ENDS = 64
+MAX_ENDS = 64
 """The largest number of kept ends that the position has not reached yet. If there are more, every second one is dropped."""
 TRUNCATED_SECONDS = 3.0
 
@@ -56,8 +56,8 @@ class TablePartitionProgress:
             return asked_at - self._after_end_since < TRUNCATED_SECONDS
         self._after_end_since = float("inf")
         self._ends.append((asked_at, end))
-        if len(self._ends) > MOST_ENDS:
-            self._ends = deque([*self._ends][::2])  # the newest one, at index MOST_ENDS, is kept
+        if len(self._ends) > MAX_ENDS:
+            self._ends = deque([*self._ends][::2])  # the newest one, at index MAX_ENDS, is kept
         self.reach(self.position)
         return True
 

@@ -123,7 +123,7 @@ class TableReader:
         self._topics_due_at = float("-inf")
         self._topics_pending = False
         self._topics_asked_at = float("-inf")
-        self._doubted: dict[str, float] = {}  # topics that may have been recreated, by name: since when
+        self._unconfirmed: dict[str, float] = {}  # topics that may have been recreated, by name: since when
         self._without_end: frozenset[Partition] = frozenset()  # partitions without an end in the last answer
         self._absent: set[str] = set()
         self._builds = False  # whether columns are incomplete
@@ -262,7 +262,7 @@ class TableReader:
             if answer is None:
                 return
             without_end = frozenset(self._ends_pending.keys() - answer.ends.keys())
-            self._doubt_topics(topic for topic, _ in (without_end ^ self._without_end) & self._ends_pending.keys())
+            self._recheck_topics(topic for topic, _ in (without_end ^ self._without_end) & self._ends_pending.keys())
             self._without_end = without_end
             for (topic, number), end in answer.ends.items():
                 progress = self._tables[topic].progress.get(number)
@@ -271,7 +271,7 @@ class TableReader:
                     continue
                 if answer.asked_at < progress.started_at:  # an end of a deleted topic, for example
                     continue
-                if topic in self._doubted:
+                if topic in self._unconfirmed:
                     continue
                 if not progress.record_end(answer.asked_at, end, position):
                     self._restart(topic, [number], "the topic ends before the position")
@@ -287,7 +287,7 @@ class TableReader:
             self._ends_pending = positions
             self._source.ask_ends(positions, now)
 
-    def _doubt_topics(self, names: Iterable[str]) -> None:
+    def _recheck_topics(self, names: Iterable[str]) -> None:
         """Ignore the end offsets of these topics until the brokers have returned the topics' ids again.
 
         Call this when the end offset of a partition becomes unknown, and when it becomes known again. In between, the topic may
@@ -296,7 +296,7 @@ class TableReader:
         """
         # A partition that stays without an end, because it has no leader, does not concern the other partitions.
         for name in set(names):
-            self._doubted[name] = self._clock.monotonic()
+            self._unconfirmed[name] = self._clock.monotonic()
             self._topics_due_at = float("-inf")
 
     def _follow_topics(self) -> None:
@@ -313,12 +313,12 @@ class TableReader:
             missing = False
             for name, topic in answer.items():
                 missing = missing or topic is None
-                if topic is not None and self._topics_asked_at >= self._doubted.get(name, float("inf")):
-                    del self._doubted[name]
+                if topic is not None and self._topics_asked_at >= self._unconfirmed.get(name, float("inf")):
+                    del self._unconfirmed[name]
                 self._record_topic(self._tables[name], topic)
             missing = missing or len(answer) < len(self._tables)
             self._topics_due_at = now + (ABSENT_TOPIC_SECONDS if missing else TOPIC_SECONDS)
-            if any(since > self._topics_asked_at for since in self._doubted.values()):
+            if any(since > self._topics_asked_at for since in self._unconfirmed.values()):
                 self._topics_due_at = now
         if now >= self._topics_due_at:
             self._topics_pending = True

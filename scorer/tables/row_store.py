@@ -30,8 +30,8 @@ from scorer.tables.row_blocks import BlockLayout, CreateRowDecoder, DecodedRows,
 SLICE_ROWS = 1_000
 GROWTH = 1.25
 """The growth factor of the arrays. At most a fifth of their memory is unused, and each row is copied about four times."""
-FEWEST_ROWS = 1_024
-MOST_TEXTS = 65_536
+MIN_ROWS = 1_024
+MAX_TEXTS = 65_536
 """The largest number of distinct texts that a set of columns stores once for all rows. Further texts are stored per row."""
 UNUSED_SECONDS = 600.0
 """The columns of a set are removed if no look-up has used them for this time while look-ups use another set."""
@@ -305,7 +305,7 @@ class RowStore:
     def _ensure_capacity(self, rows: int) -> None:
         """Make room for `rows` row numbers. The copies are made outside of the lock."""
         if rows > len(self._positions):
-            size = max(FEWEST_ROWS, int(rows * GROWTH))
+            size = max(MIN_ROWS, int(rows * GROWTH))
             positions = _grown(self._positions, size, -1)
             lengths = _grown(self._lengths, size, 0)
             partitions = _grown(self._partitions, size, 0)
@@ -410,7 +410,7 @@ class _ColumnSet:
                 flat[at] = self._texts[value]
             else:
                 self._object_bytes += sys.getsizeof(value)
-                if len(self._texts) < MOST_TEXTS:
+                if len(self._texts) < MAX_TEXTS:
                     self._texts[value] = value
         return values
 

@@ -23,7 +23,7 @@ from scorer.settings import Settings
 from scorer.worker.transaction_pacing import TransactionPacing
 
 FETCH_SECONDS = 0.004  # a fetch from a nearby broker, which starts when the previously fetched events are polled
-FEWEST = 1_000  # events of a batch that record sizes do not reduce further: each transaction has a cost
+MIN_EVENTS = 1_000  # events of a batch that record sizes do not reduce further: each transaction has a cost
 FILL = 0.95  # the share of a produce request that records may fill
 SAMPLE = 64  # the size of every 64th record is measured
 EWMA = 0.1  # the weight of a new observation that is lower than the estimate
@@ -135,15 +135,15 @@ class BatchLimiter:
     def observe(self, records: Sequence[Record], end: End, features: Sequence[Sequence[Record]] = ()) -> None:
         """Update the estimates of record size and partition share with the records of a batch.
 
-        A batch with fewer than FEWEST records is ignored, because it is far from any limit. The share of the partition with the
-        most records is measured only in a full batch.
+        A batch with fewer than MIN_EVENTS records is ignored, because it is far from any limit. The share of the partition with
+        the most records is measured only in a full batch.
 
         Args:
             records: the scores and dead letters of the batch.
             end: the reason why the fetch of the batch stopped.
             features: the feature records of the batch, which are sent to another topic in requests of their own.
         """
-        if len(records) < FEWEST:
+        if len(records) < MIN_EVENTS:
             return
         self._record_bytes = _update_estimate(self._record_bytes, mean_wire_bytes(records))
         full = is_full(end, len(records), self._max_events)
@@ -159,7 +159,7 @@ class BatchLimiter:
         per_event = max(self._record_bytes * self._share, self._feature_bytes * self._feature_share)
         if not per_event:
             return self._max_events
-        return min(self._max_events, max(FEWEST, int(FILL * self._request_bytes / per_event)))
+        return min(self._max_events, max(MIN_EVENTS, int(FILL * self._request_bytes / per_event)))
 
 
 class LookUpLimit:
@@ -190,15 +190,15 @@ def _update_estimate(estimate: float, observed: float) -> float:
 def is_full(end: End, events: int, max_events: int) -> bool:
     """Return whether a batch is full, so that a longer wait before the fetch would not have made the batch larger.
 
-    A batch is full if its fetch stopped at the limit of bytes. A batch of at least FEWEST events (or `max_events`, if that is
-    fewer) is also full if its fetch stopped at the limit of events.
+    A batch is full if its fetch stopped at the limit of bytes. A batch of at least MIN_EVENTS events (or `max_events`, if that
+    is fewer) is also full if its fetch stopped at the limit of events.
 
     Args:
         end: the reason why the fetch of the batch stopped.
         events: the number of events in the batch.
         max_events: the configured maximum of events in a batch.
     """
-    return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
+    return end == "bytes" or (end == "events" and events >= min(MIN_EVENTS, max_events))
 
 
 def within_target(cost: LatencyModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:

@@ -160,7 +160,7 @@ def _score_together(
         fails. In these cases the caller must score the events of champion and candidate separately.
     """
     batch = read.batch
-    columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None
+    columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.MIN_EVENTS and batch.carried is None
     is_plain = champion.encoder.plain and len(rows) == len(batch) and not pipeline.settings.output.headers
     if not (columns and is_plain) or arms.canary.all() or not arms.alike or read.skipped or read.headers.expired:
         return None

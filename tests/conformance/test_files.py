@@ -30,7 +30,7 @@ from tests.support import images, models
 from tests.unit.scorer.decoding.schema_events import settings_of
 from tests.unit.scorer.minimal import minimal
 
-MOST = 6
+MAX_LENGTH = 6
 DOMAINS = ["com.microsoft", images.DOMAIN]
 GOLDEN = [{"event": {"image": base64.b64encode(images.plain(3, 2, 1)).decode()}, "score": [1, 2, 3], "tolerance": 1e-4}]
 
@@ -41,7 +41,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def of_files(dtype: str, source: str | None, shape: Sequence[int] = (-1,), **more: Any) -> Signature:
-    field = {"name": "v", "bytes": True, "max_length": MOST, **({"from": source} if source else {}), **more}
+    field = {"name": "v", "bytes": True, "max_length": MAX_LENGTH, **({"from": source} if source else {}), **more}
     tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [field]}
     return parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
 
@@ -49,7 +49,9 @@ def of_files(dtype: str, source: str | None, shape: Sequence[int] = (-1,), **mor
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("dtype", "shape"), [("uint8", [-1]), ("int16", [-1]), ("float32", [2, -1]), ("bool", [-1])])
 @settings(max_examples=10)
-@given(data=st.lists(st.integers(0, MOST * 8 + 3).map(lambda n: bytes([0, 1] * 30)[:n]) | st.binary(max_size=9), max_size=5))
+@given(
+    data=st.lists(st.integers(0, MAX_LENGTH * 8 + 3).map(lambda n: bytes([0, 1] * 30)[:n]) | st.binary(max_size=9), max_size=5)
+)
 def test_the_rows_are_the_bytes_or_the_bytes_are_told(
     known: Mapping[str, Any], way: str, dtype: str, shape: list[int], data: list[bytes]
 ) -> None:
@@ -59,7 +61,7 @@ def test_the_rows_are_the_bytes_or_the_bytes_are_told(
         values, ListedMetadata(keys, [5] * len(data), headers)
     )
     step = (2 if len(shape) > 1 else 1) * np.dtype(dtype).itemsize
-    fits = [row for row, one in enumerate(data) if len(one) % step == 0 and len(one) <= MOST * step]
+    fits = [row for row, one in enumerate(data) if len(one) % step == 0 and len(one) <= MAX_LENGTH * step]
     assert sorted([*found.rows, *found.rejected]) == list(range(len(data)))
     assert set(found.rows) <= set(fits)
     for at, row in enumerate(found.rows):
@@ -71,7 +73,7 @@ def test_the_rows_are_the_bytes_or_the_bytes_are_told(
         if row in fits:  # of a bool, or an infinity
             assert dtype in ("bool", "float32")
             continue
-        expected = f"at most {MOST * step} were" if len(data[row]) > MOST * step else f"a multiple of {step} was"
+        expected = f"at most {MAX_LENGTH * step} were" if len(data[row]) > MAX_LENGTH * step else f"a multiple of {step} was"
         assert poison.reason is Reason.WRONG_TYPE
         assert str(poison).startswith(f"field 'v'{where}: {len(data[row])} bytes, but {expected} expected ({dtype}{shape}")
 

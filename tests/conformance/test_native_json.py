@@ -151,10 +151,10 @@ def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
     """Two batches in turn: the scanner remembers the order of keys. Most events are plain, else it would not be used."""
     signature, id_field = data.draw(signatures())
     names = [field.name for field in signature.fields]
-    both = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, fewest=None)
+    both = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, min_events=None)
     for _ in range(2):
         drawn = data.draw(st.lists(events(names, id_field), max_size=8))
-        good = [plainly(names, id_field, seed) for seed in range(max(native_rows.FEWEST, len(drawn) + 1))]
+        good = [plainly(names, id_field, seed) for seed in range(max(native_rows.MIN_EVENTS, len(drawn) + 1))]
         batch = data.draw(st.permutations([*drawn, *good]))
         assert_identical(*(decoder.decode(batch) for decoder in both))
 
@@ -176,9 +176,9 @@ def test_any_batch_with_arrays_is_decoded_as_without_it(data: st.DataObject, kin
         for name, kind, shape in zip(names, kinds, shapes, strict=True)
     ]
     signature = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-    both = JsonDecoder(signature, "id", LARGEST), JsonDecoder(signature, "id", LARGEST, fewest=None)
+    both = JsonDecoder(signature, "id", LARGEST), JsonDecoder(signature, "id", LARGEST, min_events=None)
     named = list(zip(names, kinds, strict=True))
-    good = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * native_rows.FEWEST
+    good = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * native_rows.MIN_EVENTS
     for _ in range(2):
         values = [
             [(name, data.draw(st.one_of(lists, lists, odd) if kind else odd)) for name, kind in named]
@@ -205,7 +205,7 @@ def test_any_batch_of_arrays_is_decoded_as_without_it(data: st.DataObject, one: 
     both = [JsonEnvelopeDecoder(signature, "id", LARGEST) if envelope else JsonArrayDecoder(signature, LARGEST) for _ in "ab"]
     both[1].scanned = None
     good, drawn = (
-        [b"[0.5, 1,-2.25]"] * native_rows.FEWEST,
+        [b"[0.5, 1,-2.25]"] * native_rows.MIN_EVENTS,
         [e.encode("utf-8", "surrogatepass") for e in data.draw(st.lists(lists, max_size=6))],
     )
     if envelope:
@@ -221,7 +221,7 @@ def test_any_batch_of_arrays_is_decoded_as_without_it(data: st.DataObject, one: 
 def test_a_bad_event_among_good_ones_is_rejected_as_without_it(bad: bytes | None) -> None:
     signature = signature_of([{"name": "a"}, {"name": "b"}], 0)
     batch = [*(plainly("ab", "id", seed) for seed in range(20)), bad, plainly("ab", "id", 20)]
-    native_, other = (JsonDecoder(signature, "id", LARGEST, fewest=fewest).decode(batch) for fewest in (1, None))
+    native_, other = (JsonDecoder(signature, "id", LARGEST, min_events=min_events).decode(batch) for min_events in (1, None))
     assert_identical(native_, other)
     assert list(native_.rejected) == [20]
 
@@ -229,7 +229,7 @@ def test_a_bad_event_among_good_ones_is_rejected_as_without_it(bad: bytes | None
 def test_every_number_that_is_certain_has_the_same_bits() -> None:
     draw = random.Random(1)
     scanner, certain = scanner_of(["a"]), 0
-    decode = JsonDecoder(signature_of([{"name": "a"}], 0), None, LARGEST, fewest=None).decode
+    decode = JsonDecoder(signature_of([{"name": "a"}], 0), None, LARGEST, min_events=None).decode
     for _ in range(15):
         batch = [f'{{"a":{number_text(draw)}}}'.encode() for _ in range(4_000)]
         found = scanner.scan(batch)
@@ -264,7 +264,7 @@ def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again()
     signature = signature_of([{"name": "a"}], 0)
     objects = native_rows.NativeRows.of_objects(signature, "id")
     assert objects is not None
-    other = JsonDecoder(signature, "id", LARGEST, fewest=None).decode
+    other = JsonDecoder(signature, "id", LARGEST, min_events=None).decode
     strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]
     decode_rows: Callable[[Sequence[int]], Decoded] = lambda rows: other([good[row] for row in rows])  # noqa: E731
     assert objects.decoded(strange, decode_rows) is None

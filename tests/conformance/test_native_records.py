@@ -42,7 +42,7 @@ pytestmark = pytest.mark.debian("cc")
 @pytest.fixture(autouse=True, scope="module")
 def _small_batches_are_packed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar_records, "FEWEST", 1)
+        patch.setattr(columnar_records, "MIN_EVENTS", 1)
         yield
 
 
@@ -83,7 +83,7 @@ class Model:
         self.signature = parse_signature(json.dumps({"inputs": inputs, **output}))
         self.factor = 1.0
         self.model = SimpleNamespace(signature=lambda: self.signature)
-        self.decoder = JsonDecoder(self.signature, id_field, 200, fewest=1 if scans else None)
+        self.decoder = JsonDecoder(self.signature, id_field, 200, min_events=1 if scans else None)
         if carry:
             self.decoder = PassthroughDecoder(self.decoder, JsonPassthrough([field.path for field in carry]), carry)
 

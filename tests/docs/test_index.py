@@ -9,7 +9,7 @@ from tests.docs import pages
 from tests.docs.test_links import NAMES
 from tests.support.environment import ROOT
 
-MOST_WORDS = 1_500
+MAX_WORDS = 1_500
 
 
 def reachable(start: Path) -> set[Path]:
@@ -34,4 +34,4 @@ def test_every_page_is_reachable_from_the_readme() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_has_few_words_beside_its_generated_parts(name: str) -> None:
     written = re.sub(r"<!-- made: .*?<!-- end: [\w-]+ -->", "", (ROOT / name).read_text(), flags=re.DOTALL)
-    assert len(written.split()) <= MOST_WORDS
+    assert len(written.split()) <= MAX_WORDS

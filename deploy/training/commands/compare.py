@@ -42,7 +42,7 @@ def compare(
     with progress() as shown:
         recorded = find_run(read_history(settings), name, settings.runs_topic, "join")
         run = open_rows(training, settings, recorded, shown)
-        comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
+        comparison = compared(run, _resolve_version(run, version), _resolve_version(run, against or run.channel))
     document = msgspec.to_builtins(comparison)
     print_data(as_json, document, lambda: run_report.comparison(document))
     err_console.print(f"{comparison.verdict}: {comparison.because}", markup=False)
@@ -50,7 +50,7 @@ def compare(
         raise typer.Exit(FINDING)
 
 
-def _standing(run: Run, version: str) -> ChampionState:
+def _resolve_version(run: Run, version: str) -> ChampionState:
     """Return the name, the digest and the channel revision of a version.
 
     `version` is a version name, a channel or a digest. The channel revision is 0 if `version` is not a channel. Raises

@@ -18,19 +18,19 @@ from training.recipes.contract import columns
 from training.snapshot.rows import LabelledRows
 
 TOLERANCE = 1e-4  # of a score; of a regression's score beyond 1, the share of the score, or of its largest output
-MOST_CLASSES = 10
+MAX_CLASSES = 10
 
 
 def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
     """Choose a few hold-out events as golden examples, and return their row indices in ascending order.
 
     The examples are the events with the lowest, the median and the highest score: first of all events, then of the events of
-    each of the first `MOST_CLASSES` classes. With K classes, events are ranked by the score of their own class. For each
+    each of the first `MAX_CLASSES` classes. With K classes, events are ranked by the score of their own class. For each
     optional field, the first event without the field is added. `scores` (B,) or (B, K) are the scores of the ONNX model.
     """
     ranked = scores[np.arange(len(scores)), rows.outcomes] if scores.ndim == 2 else scores
     order = np.argsort(ranked, kind="stable")
-    classes = range(len(rows.target.classes[:MOST_CLASSES]))
+    classes = range(len(rows.target.classes[:MAX_CLASSES]))
     groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in classes)]
     positions = {int(group[at]) for group in groups if len(group) for at in (0, len(group) // 2, -1)}
     for field in signature.fields:

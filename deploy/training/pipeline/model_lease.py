@@ -35,8 +35,8 @@ MEMBERS = ".lease"
 
 Only one process at a time has the lock of the folder. The earlier processes are therefore dead, and their ids are ignored.
 """
-MOST_MEMBERS = 20
-MOST_CHARACTERS = 20_000
+MAX_MEMBERS = 20
+MAX_CHARACTERS = 20_000
 POLL_SECONDS = 0.3
 QUERY_SECONDS = 1.0
 
@@ -135,7 +135,7 @@ class ModelLease:
             self._claim.release()
         member = self._consumer.memberid() or ""
         if member and member not in self._members[-1:]:
-            self._members = [*self._members, member][-MOST_MEMBERS:]
+            self._members = [*self._members, member][-MAX_MEMBERS:]
             with written(self._file):
                 atomic_files.replace(self._file, ["\n".join(self._members).encode()])
         if member and not self._claim.holds(member) and time.monotonic() > self._queried_at + QUERY_SECONDS:
@@ -177,7 +177,7 @@ def _read(file: Path) -> list[str]:
     """Return the member ids of earlier processes, oldest first."""
     try:
         with file.open(encoding="utf-8", errors="replace") as stream:
-            return stream.read(MOST_CHARACTERS).splitlines()[-MOST_MEMBERS:]
+            return stream.read(MAX_CHARACTERS).splitlines()[-MAX_MEMBERS:]
     except OSError:
         return []
 

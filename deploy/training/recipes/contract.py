@@ -52,7 +52,7 @@ Goal = Literal["max", "min"]
 
 LINE_BYTES = 65_536
 METRICS_BYTES = 64 * 1024 * 1024
-MOST_VALUES = 100
+MAX_VALUES = 100
 NAME_LENGTH = 200
 """The limits of `metrics.jsonl`: bytes of a line, bytes of the file, metrics in a line, characters of a metric's name."""
 MODEL_BYTES = 2**31 - 1
@@ -257,8 +257,8 @@ def parse_line(line: bytes, number: int, most: int) -> MetricLine:
         document = json.loads(line)
     except (ValueError, RecursionError):
         raise ContractViolation(f"{place} is not a JSON object: {excerpt(line)}") from None
-    if not isinstance(document, dict) or len(document) > MOST_VALUES:
-        raise ContractViolation(f"{place} is not a JSON object of at most {MOST_VALUES} values: {excerpt(line)}")
+    if not isinstance(document, dict) or len(document) > MAX_VALUES:
+        raise ContractViolation(f"{place} is not a JSON object of at most {MAX_VALUES} values: {excerpt(line)}")
     budget = document.pop(BUDGET, None)
     if not isinstance(budget, int) or isinstance(budget, bool) or not 1 <= budget <= most:
         raise ContractViolation(f"{place}: budget is {budget!r:.100}, but must be a whole number from 1 to {most}")

@@ -24,7 +24,7 @@ PYTHONS = ("python", "python3")
 SECRETS = ("MODEL_REGISTRY_", "SCORER_", "TRAINING_", "PUBLISHER_")
 """Prefixes of environment variables that are not passed to a command: settings of the product, including passwords."""
 OMITTED = ("__pycache__", ".git")
-MOST_BYTES = 100_000_000
+MAX_BYTES = 100_000_000
 """The limit of the size of a recipe's code, which each run copies."""
 
 
@@ -62,12 +62,12 @@ def code(recipe: RecipeSection) -> dict[str, str]:
         for file in files:
             try:
                 total += _size(file)
-                content = file.read_bytes() if total <= MOST_BYTES else b""
+                content = file.read_bytes() if total <= MAX_BYTES else b""
             except OSError as error:
                 raise Fatal(f"recipe.command: {file} cannot be read: {error.strerror}", "check the file", USAGE) from None
-            if total > MOST_BYTES:
+            if total > MAX_BYTES:
                 hint = "name single files, or install the code as a package of the environment"
-                raise Fatal(f"recipe.command: its files have more than {MOST_BYTES:,} bytes", hint, USAGE)
+                raise Fatal(f"recipe.command: its files have more than {MAX_BYTES:,} bytes", hint, USAGE)
             digests[file.relative_to(folder).as_posix()] = hashlib.sha256(content).hexdigest()
     return digests
 

@@ -23,7 +23,7 @@ from training.settings import TrainingSettings
 from training.snapshot.files import KINDS, Copied, Frozen, Kind, PartitionFile, finish, path_of, verified
 
 GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
-LEAST_GROUP_BYTES = 1 << 16
+MIN_GROUP_BYTES = 1 << 16
 AGAIN = "remove the folder of the snapshot, and run again: this freezes the records that exist now"
 Progress = Callable[[int, int], None]
 """Reports the number of copied records, and the number of offsets to copy."""
@@ -81,7 +81,7 @@ def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) 
     records = dict[str, int]()
     for kind, spans in spans_by_kind.items():
         _check_still_there(settings, reader, frozen, spans)
-        room = max(LEAST_GROUP_BYTES, GROUPS_BYTES // max(1, len(spans)))
+        room = max(MIN_GROUP_BYTES, GROUPS_BYTES // max(1, len(spans)))
         files = {partition: PartitionFile(folder / path_of(kind, partition), room) for partition in spans}
         for batch in reader.read(spans):
             files[batch.partition].add(batch)

@@ -26,7 +26,7 @@ from training.validation_gate.inputs import VerdictEvidence
 from training.validation_gate.metric_deltas import Intervals
 from training.validation_gate.metrics import LISTED, Goal, ModelAnswers, evaluate, goal
 
-LEAST_SCORED = 0.99  # the minimum share of the rows that every version must score
+MIN_SCORED = 0.99  # the minimum share of the rows that every version must score
 STALE_BLOCKS = 1.0  # by how many blocks the newest labelled event may be older than the newest mature event
 CHANCE = 0.5  # the AUC of random scores
 DIFFERS = "differs"
@@ -79,7 +79,7 @@ def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage:
     )
     yield _at_most("fresh", late, STALE_BLOCKS, message)
     scored = float(evidence.scored.mean()) if count else 0.0
-    yield _at_least("scored", scored, LEAST_SCORED, f"only {scored:.1%} of the rows are scored by every version")
+    yield _at_least("scored", scored, MIN_SCORED, f"only {scored:.1%} of the rows are scored by every version")
     yield _at_least("blocks", blocks, BLOCKS[0], f"too few rows: they cover {blocks} blocks of time")
 
 

@@ -17,8 +17,8 @@ from scorer.settings import Settings
 from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import LabelledRows
 
-LEAST_ROWS = 1_000  # the minimum number of rows of a slice: results on fewer rows are too uncertain
-MOST_SLICES = 200  # the maximum number of slices of all fields together: more slices are useless
+MIN_ROWS = 1_000  # the minimum number of rows of a slice: results on fewer rows are too uncertain
+MAX_SLICES = 200  # the maximum number of slices of all fields together: more slices are useless
 Texts = NDArray[np.str_]
 
 
@@ -46,18 +46,18 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
             kind = "logged field" if rows.logged else "field of the events"
             raise Fatal(f"gate.slices: no held-out event has a field {field!r}", f"name a {kind} in gate.slices", USAGE)
     counts = {field: len(large(column)) for field, column in columns.items()}
-    if sum(counts.values()) > MOST_SLICES:
+    if sum(counts.values()) > MAX_SLICES:
         counted = ", ".join(f"{field!r} has {count}" for field, count in counts.items())
-        limit = f"all fields together may have {MOST_SLICES}"
-        message = f"gate.slices: too many values with {LEAST_ROWS:,} rows or more: {counted}; {limit}"
+        limit = f"all fields together may have {MAX_SLICES}"
+        message = f"gate.slices: too many values with {MIN_ROWS:,} rows or more: {counted}; {limit}"
         raise Fatal(message, "name fewer fields, or fields with fewer values, in gate.slices", USAGE)
     return columns
 
 
 def large(column: Texts) -> list[str]:
-    """Return the values that occur in at least `LEAST_ROWS` rows, in sorted order."""
+    """Return the values that occur in at least `MIN_ROWS` rows, in sorted order."""
     values, counts = np.unique(column, return_counts=True)
-    return [str(value) for value in values[counts >= LEAST_ROWS]]
+    return [str(value) for value in values[counts >= MIN_ROWS]]
 
 
 def _of_tensor(rows: LabelledRows, signature: Signature, field: str, format_: str) -> Texts:

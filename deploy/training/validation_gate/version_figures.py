@@ -12,7 +12,7 @@ from training.validation_gate import metrics
 from training.validation_gate.comparison import ConfusionMatrix, IntervalCoverage, Residuals
 from training.validation_gate.metrics import LISTED, ModelAnswers
 
-MOST_CLASSES = 100  # the number of classes up to which documents have the confusion matrix
+MAX_CLASSES = 100  # the number of classes up to which documents have the confusion matrix
 NO_CLASS = "(no class)"
 BINS = 40
 CONFIDENCE = 0.95  # of the interval of a share
@@ -26,8 +26,8 @@ def listed_metrics(target: Target, answers: ModelAnswers, outcomes: NDArray[Any]
 
 
 def confusion_matrix(target: Target, answers: ModelAnswers, outcomes: NDArray[Any]) -> ConfusionMatrix | None:
-    """Return the confusion matrix; None for a regression, or for more than `MOST_CLASSES` classes."""
-    if not 0 < len(target.classes) <= MOST_CLASSES:
+    """Return the confusion matrix; None for a regression, or for more than `MAX_CLASSES` classes."""
+    if not 0 < len(target.classes) <= MAX_CLASSES:
         return None
     counts = metrics.matrix(target, answers.decisions, outcomes).tolist()
     labels = target.classes if len(counts) == len(target.classes) else (*target.classes, NO_CLASS)

@@ -250,7 +250,7 @@ class InternalParameters(msgspec.Struct, frozen=True):
     search: SearchDocument | None = None
 
 
-class OffsetRange(msgspec.Struct, frozen=True):
+class InputAnnotations(msgspec.Struct, frozen=True):
     """Annotations of an input of a training run: a partition's offset range, or a model's version and revision."""
 
     start: Count | None = msgspec.field(default=None, name="from")
@@ -265,7 +265,7 @@ class ResolvedDependency(msgspec.Struct, frozen=True):
     name: Text = ""
     uri: Annotated[str, Meta(max_length=1_000)] = ""
     digest: Digests = {}
-    annotations: OffsetRange = OffsetRange()
+    annotations: InputAnnotations = InputAnnotations()
 
     @property
     def sha256(self) -> str:

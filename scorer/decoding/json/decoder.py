@@ -9,7 +9,7 @@ from model_registry.package.signature import Signature
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
 from scorer.decoding.json.msgspec_rows import MsgspecRows, an_object
-from scorer.decoding.json.native_rows import FEWEST, NativeRows
+from scorer.decoding.json.native_rows import MIN_EVENTS, NativeRows
 from scorer.decoding.json.schema_id_prefix import without_prefix
 from scorer.decoding.row_schema import RowSchema
 
@@ -21,18 +21,18 @@ class JsonDecoder(MsgspecRows):
         signature: the model's signature.
         id_field: the path of the event field with the id; None if events have no id.
         max_event_bytes: the maximum size of an event.
-        fewest: the minimum number of events in a batch that the native scanner reads; None disables the scanner. A batch whose
-            values are in one buffer (a ByteColumn) is scanned at any size. The scanner does not change the results.
+        min_events: the minimum number of events in a batch that the native scanner reads; None disables the scanner. A batch
+            whose values are in one buffer (a ByteColumn) is scanned at any size. The scanner does not change the results.
     """
 
     def __init__(
-        self, signature: Signature, id_field: str | None, max_event_bytes: int, *, fewest: int | None = FEWEST
+        self, signature: Signature, id_field: str | None, max_event_bytes: int, *, min_events: int | None = MIN_EVENTS
     ) -> None:
         fields = RowSchema(signature, id_field, max_event_bytes)
         super().__init__(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event)))
-        if fewest is not None and not fields.nested:
+        if min_events is not None and not fields.nested:
             self.scanned = NativeRows.of_objects(signature, fields.id_name)
-            self.fewest = fewest
+            self.min_events = min_events
 
 
 class JsonIdReader:

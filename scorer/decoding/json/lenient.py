@@ -14,8 +14,8 @@ import numpy as np
 
 from scorer.decoding.types import BeyondFloat
 
-MOST_DIGITS = 4_300  # the longest integer that Python converts from text
-MOST_LEVELS = 400
+MAX_DIGITS = 4_300  # the longest integer that Python converts from text
+MAX_LEVELS = 400
 """Maximum nesting depth of the text that is parsed. Python's parser allows about 900 levels minus the depth of the stack."""
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(byte, 0) for byte in range(256))
@@ -25,7 +25,7 @@ _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(by
 def loads(value: bytes | str) -> Any:
     """Parse JSON in UTF-8 with the standard library's parser.
 
-    If the nesting is too deep for the parser, each array or object that is nested deeper than MOST_LEVELS is replaced by 0.
+    If the nesting is too deep for the parser, each array or object that is nested deeper than MAX_LEVELS is replaced by 0.
     Raises ValueError or RecursionError if the text cannot be parsed.
     """
     data = value.encode() if isinstance(value, str) else value
@@ -40,14 +40,14 @@ def _parse(data: bytes) -> Any:
 
 
 def _cut_depth(data: bytes) -> bytes:
-    """Replace each array or object that is nested deeper than MOST_LEVELS by 0. No field of a model is nested so deep."""
+    """Replace each array or object that is nested deeper than MAX_LEVELS by 0. No field of a model is nested so deep."""
     outline = _STRINGS.sub(lambda string: b" " * len(string[0]), data)
     steps = np.frombuffer(outline.translate(_STEPS), np.int8)
     after = np.cumsum(steps, dtype=np.int32)  # the level after each byte
     before = after - steps
-    begins = (before == MOST_LEVELS) & (after > MOST_LEVELS)
+    begins = (before == MAX_LEVELS) & (after > MAX_LEVELS)
     shallow = np.where(begins, ord("0"), np.frombuffer(data, np.uint8)).astype(np.uint8)
-    return bytes(shallow[begins | (np.maximum(before, after) <= MOST_LEVELS)])
+    return bytes(shallow[begins | (np.maximum(before, after) <= MAX_LEVELS)])
 
 
 def _parse_float(text: str) -> float:
@@ -56,4 +56,4 @@ def _parse_float(text: str) -> float:
 
 
 def _parse_int(text: str) -> int | float:
-    return int(text) if len(text) <= MOST_DIGITS else BeyondFloat(math.copysign(math.inf, -1 if text[0] == "-" else 1))
+    return int(text) if len(text) <= MAX_DIGITS else BeyondFloat(math.copysign(math.inf, -1 if text[0] == "-" else 1))

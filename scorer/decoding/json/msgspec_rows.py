@@ -11,7 +11,7 @@ import msgspec
 
 from scorer.dead_letters.reasons import NotFinite, Poison, Reason
 from scorer.decoding.json import error_hints, lenient
-from scorer.decoding.json.native_rows import FEWEST, NativeRows
+from scorer.decoding.json.native_rows import MIN_EVENTS, NativeRows
 from scorer.decoding.json.schema_id_prefix import without_prefix, without_prefixes
 from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.row_schema import FAULTS, RowSchema
@@ -25,11 +25,12 @@ class MsgspecRows:
     """Decoder of one JSON format, and base of the decoders of objects, arrays and envelopes.
 
     A subclass may set the attribute `scanned` to a decoder that uses the native scanner. This decoder then reads batches of at
-    least `fewest` events, and smaller batches whose values are in one buffer (a ByteColumn). msgspec reads all other batches.
+    least `min_events` events, and smaller batches whose values are in one buffer (a ByteColumn). msgspec reads all other
+    batches.
     """
 
     scanned: NativeRows | None = None
-    fewest = FEWEST
+    min_events = MIN_EVENTS
 
     def __init__(self, fields: RowSchema, type_: Any, row: Callable[[Any], Row], checked: Callable[[Any], Row]) -> None:
         """Create a decoder.
@@ -64,7 +65,7 @@ class MsgspecRows:
         Returns:
             The decoded batch; None if msgspec must decode the whole batch.
         """
-        if self.scanned is None or (len(events) < self.fewest and not isinstance(events, ByteColumn)):
+        if self.scanned is None or (len(events) < self.min_events and not isinstance(events, ByteColumn)):
             return None
 
         def decode_rows(rows: Sequence[int]) -> Decoded:

@@ -15,7 +15,7 @@ from scorer.decoding.types import Decoded
 from scorer.native.load import native_library
 from scorer.native.scanner import UNCERTAIN, NumberField, Scanner, ScanResult, plain
 
-FEWEST = 8
+MIN_EVENTS = 8
 """The minimum number of events in a scanned batch.
 
 For 5 events of 30 numbers, a scan saves no time (`tests.benchmarks.bench.scanner`).

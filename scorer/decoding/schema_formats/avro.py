@@ -181,7 +181,7 @@ def _is_decimal(schema: Mapping[str, Any]) -> bool:
         schema.get("type") in ("bytes", "fixed")
         and schema.get("logicalType") == "decimal"
         and type(scale) is int
-        and 0 <= scale <= decimals.MOST_SCALE
+        and 0 <= scale <= decimals.MAX_SCALE
     )
 
 

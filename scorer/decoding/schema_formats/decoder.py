@@ -28,9 +28,8 @@ from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import ByteColumn
 from scorer.settings import Settings
 
-FEWEST_PREFIX = 1
-MOST_PREFIX = 1 << 20
-"""Registries assign schema ids from FEWEST_PREFIX to below MOST_PREFIX.
+ASSIGNED_IDS = range(1, 1 << 20)
+"""The schema ids that registries usually assign.
 
 A value without a prefix rarely begins with a zero byte and such an id.
 """
@@ -128,7 +127,7 @@ class SchemaDecoder:
         for key, rows in groups.items():
             for row in rows if isinstance(key, HeaderFrame) else ():
                 with suppress(Poison):
-                    if FEWEST_PREFIX <= int.from_bytes((value := values[row] or b"")[:ID_BYTES], "big") < MOST_PREFIX:
+                    if int.from_bytes((value := values[row] or b"")[:ID_BYTES], "big") in ASSIGNED_IDS:
                         suspects[row] = key, self._source.key(value)
         self._source.look_up(Counter(prefix for _, prefix in suspects.values() if prefix not in self._readers))
         ambiguous: dict[int, Poison] = {}

@@ -22,8 +22,8 @@ from scorer.decoding.schema_formats.varints import varints
 from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import AsciiColumn, ByteColumn
 
-MOST_VARIABLE = 30  # maximum number of strings and varints in a layout: with more, the format's own reader is as fast
-FEWEST = 64  # minimum number of events for which all ids are extracted in one step
+MAX_VARIABLE = 30  # maximum number of strings and varints in a layout: with more, the format's own reader is as fast
+MIN_EVENTS = 64  # minimum number of events for which all ids are extracted in one step
 LARGEST = (1 << 63) - 1
 
 
@@ -106,12 +106,12 @@ class _SlicedFields:
     Attributes:
         matrix: (events, width), the bytes of all parts of fixed width.
         texts: the texts or bytes of these events, by field.
-        whole: the integers of these events, by field.
+        integers: the integers of these events, by field.
     """
 
     matrix: NDArray[np.uint8]
     texts: dict[str | None, Sequence[Any]]
-    whole: dict[str | None, NDArray[np.int64]]
+    integers: dict[str | None, NDArray[np.int64]]
 
 
 class FixedLayout:
@@ -179,7 +179,7 @@ class FixedLayout:
         self, item: PrefixedBytes, cuts: _EventSlices, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[Any]:
         """Return the text or the bytes of a field for each event. Raises UnicodeDecodeError."""
-        together = item.field == self._id_field and len(begins) >= FEWEST
+        together = item.field == self._id_field and len(begins) >= MIN_EVENTS
         if together and (ascii_column := AsciiColumn.cut(cuts.buffer, begins, ends)) is not None:
             return ascii_column
         data = cuts.data()
@@ -245,8 +245,8 @@ class FixedLayout:
         ids: Sequence[str | int | None] = [None] * len(rows)
         if self._id_field in parts.texts:
             ids = parts.texts[self._id_field]
-        elif self._id_field in parts.whole:
-            ids = parts.whole[self._id_field].tolist()
+        elif self._id_field in parts.integers:
+            ids = parts.integers[self._id_field].tolist()
         return Decoded(rows, ids, tensors, {})
 
     def _tensor(self, tensor: TensorInput, parts: _SlicedFields) -> NDArray[Any]:
@@ -256,7 +256,7 @@ class FixedLayout:
             for column, field in enumerate(tensor.fields):
                 strings[:, column] = parts.texts[field.name]
             return strings
-        if any(field.name in parts.whole for field in tensor.fields):
+        if any(field.name in parts.integers for field in tensor.fields):
             return self._column_by_column(tensor, parts)
         places = [self._places[field.name] for field in tensor.fields]
         starts = [start for start, _ in places]
@@ -274,8 +274,8 @@ class FixedLayout:
         count = len(parts.matrix)
         numbers = np.empty((count, tensor.width), tensor.dtype)
         for column, field in enumerate(tensor.fields):
-            if field.name in parts.whole:
-                integers: NDArray[Any] = parts.whole[field.name]
+            if field.name in parts.integers:
+                integers: NDArray[Any] = parts.integers[field.name]
                 numbers[:, column] = integers.astype(np.float64) if numbers.dtype.kind == "f" else integers
                 continue
             start, dtype = self._places[field.name]
@@ -294,7 +294,7 @@ def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str
     items = [item for item in parts if item is not None]
     if any(field.raw for field in fields.signature.fields):
         return None
-    if len(items) < len(parts) or sum(isinstance(item, PrefixedBytes | VarintNumber) for item in items) > MOST_VARIABLE:
+    if len(items) < len(parts) or sum(isinstance(item, PrefixedBytes | VarintNumber) for item in items) > MAX_VARIABLE:
         return None
     numbers = {item.field: item for item in items if isinstance(item, FixedNumbers)}
     varint_fields = {item.field for item in items if isinstance(item, VarintNumber)}

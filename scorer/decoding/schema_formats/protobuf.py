@@ -48,7 +48,7 @@ WRAPPERS = frozenset(
 DECIMAL = frozenset({"value", "scale", "precision"})
 """The fields of a decimal; `precision` is optional."""
 MAX_DEPTH = 100  # levels of nested messages, as in the protobuf library
-MOST_SEARCHED = 1 << 16  # bytes of a message that is searched for invalid text: each of its fields becomes a Python object
+MAX_SEARCHED = 1 << 16  # bytes of a message that is searched for invalid text: each of its fields becomes a Python object
 WIRE_VARINT = 0
 WIRE_64 = 1
 WIRE_BYTES = 2
@@ -132,7 +132,7 @@ def _find_invalid_text(message: Descriptor, data: bytes, path: Path = ()) -> str
     """
     without_schema = Empty()
     try:
-        without_schema.ParseFromString(data if len(data) <= MOST_SEARCHED else b"")
+        without_schema.ParseFromString(data if len(data) <= MAX_SEARCHED else b"")
     except DecodeError:
         return None
     unknown_fields: Any = UnknownFieldSet(without_schema)

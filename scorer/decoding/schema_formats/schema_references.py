@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from scorer.decoding.schema_formats.schema import LookUpFailed
 
-MOST_REFERENCES = 300
+MAX_REFERENCES = 300
 """Limit of one schema's direct and indirect references, because a registry is untrusted and each reference costs a request."""
 
 
@@ -40,7 +40,7 @@ def resolve(references: Sequence[Reference], fetch: Callable[[Reference], Refere
             to several schemas, the first one in depth-first order is used, as in Confluent's clients.
 
     Raises:
-        LookUpFailed: A reference cannot be fetched (the error names it), or there are more than MOST_REFERENCES references.
+        LookUpFailed: A reference cannot be fetched (the error names it), or there are more than MAX_REFERENCES references.
     """
     texts: dict[str, str] = {}
     started: set[str] = set()
@@ -50,8 +50,8 @@ def resolve(references: Sequence[Reference], fetch: Callable[[Reference], Refere
         reference = next((candidate for candidate in remaining[-1] if candidate.name not in started), None)
         if reference is not None:
             started.add(reference.name)
-            if len(started) > MOST_REFERENCES:
-                raise LookUpFailed(f"the schema has more than {MOST_REFERENCES} references")
+            if len(started) > MAX_REFERENCES:
+                raise LookUpFailed(f"the schema has more than {MAX_REFERENCES} references")
             referenced = _fetch_reference(reference, fetch)
             path.append((reference, referenced.text))
             remaining.append(iter(referenced.references))

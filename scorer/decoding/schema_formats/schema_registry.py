@@ -55,7 +55,7 @@ SKIPPED_SECONDS = 1.0
 """Time until an id that was not looked up, because its budget was spent, counts as unknown again."""
 EXCEPTION_SECONDS = 0.1
 """Minimum time from the last failed look-up to the exceptional look-up of an id with a single event; see SINGLE_BUDGET."""
-MOST_FAILED = 100_000
+MAX_FAILED = 100_000
 """Maximum number of ids whose failures are stored, which is the number of events in the largest batch."""
 ERROR_CHARACTERS = 500
 
@@ -341,7 +341,7 @@ class SchemaRegistry:
         """Store the reason why events with this id are dead-lettered; if too many reasons are stored, remove the oldest."""
         self._failed[schema_id] = failure
         self._failed.move_to_end(schema_id)
-        if len(self._failed) > MOST_FAILED:
+        if len(self._failed) > MAX_FAILED:
             self._failed.popitem(last=False)
 
     def open(self) -> None:

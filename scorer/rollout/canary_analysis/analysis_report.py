@@ -18,7 +18,7 @@ DROPPED = {
     "unreadable": "records that are not score records",
 }
 """Descriptions of the answers and pairs that are excluded from the comparison, by the keys of `AnalysisReport.dropped`."""
-MOST_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
+MAX_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
 
 
 class ReadRange(NamedTuple):
@@ -63,7 +63,7 @@ class AnalysisReport:
     @property
     def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
         """The most frequent combinations of the champion's and the candidate's decision, each with its number of events."""
-        return sorted(self.sample.flips.items(), key=lambda flip: (-flip[1], str(flip[0])))[:MOST_FLIPS]
+        return sorted(self.sample.flips.items(), key=lambda flip: (-flip[1], str(flip[0])))[:MAX_FLIPS]
 
     @property
     def drift(self) -> tuple[float | None, float | None]:

@@ -10,15 +10,15 @@ from scorer.evaluation import drift
 from scorer.evaluation.score_pair_sample import PairSample
 from scorer.rollout.canary_analysis.paired_metrics import PairDifferences
 
-MOST = 20_000  # pairs of scores
+MAX_PAIRS = 20_000  # pairs of scores
 Drift = tuple[float | None, float | None]
 
 
 class DecisionSample:
     """The counts of both versions' decisions on the same events, and a sample of their scores.
 
-    A pair is the champion's and the candidate's answer to one event. The sample has the scores of at most MOST pairs. Neither
-    the counts nor the sample depend on the order in which pairs are added.
+    A pair is the champion's and the candidate's answer to one event. The sample has the scores of at most MAX_PAIRS pairs.
+    Neither the counts nor the sample depend on the order in which pairs are added.
 
     Attributes:
         flips: The number of pairs by (champion's decision, candidate's decision), including pairs with equal decisions.
@@ -26,7 +26,7 @@ class DecisionSample:
 
     def __init__(self) -> None:
         self.flips: Counter[tuple[str | None, str | None]] = Counter()
-        self._pairs = PairSample(MOST)
+        self._pairs = PairSample(MAX_PAIRS)
         self._drift: Drift | None = None
 
     def add(self, partition: Partition, offsets: NDArray[np.int64], differences: PairDifferences) -> None:

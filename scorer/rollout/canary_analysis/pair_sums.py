@@ -33,7 +33,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-MOST = 60_000  # answers that wait for a partner, of some 500 bytes each
+MAX_WAITING = 60_000  # answers that wait for a partner, of some 500 bytes each
 MANY_UNREADABLE = 100  # unreadable records, at which reading ends with an error if no score was read
 NO_ANSWERS = {
     JoinSide.ANSWERED: "no answer of a scorer was read",
@@ -74,7 +74,7 @@ class PairSums:
         self._window = window
         self._comparer = PairComparer(contest)
         self._as_json = formats.as_json(settings)
-        self._join = MergeJoin(MOST, 0)
+        self._join = MergeJoin(MAX_WAITING, 0)
         self._waiting = PendingAnswers()
         self._most_held = 0
         self._source_partitions: dict[Partition, set[Partition]] = {}
@@ -91,10 +91,10 @@ class PairSums:
         self.pairs = 0
 
     def share_room(self, partitions: Collection[Partition]) -> None:
-        """Divide MOST, the number of answers that may wait, evenly among the score partitions in `partitions`."""
+        """Divide MAX_WAITING, the number of answers that may wait, evenly among the score partitions in `partitions`."""
         width = max(1, sum(topic == self._settings.output.topic for topic, _ in partitions))
-        self._most_held = MOST // (2 * width)
-        self._join.late = MOST // (4 * width)
+        self._most_held = MAX_WAITING // (2 * width)
+        self._join.late = MAX_WAITING // (4 * width)
 
     @property
     def dropped(self) -> dict[str, int]:

@@ -29,7 +29,7 @@ If the version is the candidate, `refused` and `away` count as failures. If it i
 """
 TRAITS = attrgetter("digest", "status", "fallback", "decision")
 """Reads the fields of an answer, apart from its score, that determine a PairDifference."""
-MOST_KINDS = 100_000
+MAX_KINDS = 100_000
 
 
 class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -169,7 +169,7 @@ class PairComparer:
     def differences(self, answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]) -> PairDifferences:
         """Return the differences of n pairs. Pair i consists of the answers `answered[i]` and `shadow[i]`."""
         traits = list(zip(map(TRAITS, answered), map(TRAITS, shadow), strict=True))
-        if len(self._kind_of) > MOST_KINDS:
+        if len(self._kind_of) > MAX_KINDS:
             self._kind_of = {}
             self._kinds = []
         for row in [row for row, each in enumerate(traits) if each not in self._kind_of]:

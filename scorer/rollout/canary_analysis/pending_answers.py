@@ -12,7 +12,7 @@ from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import RawAnswer, UnreadableAnswer
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 
-MOST_BYTES = 12 << 20  # of the values in all blocks together
+MAX_BYTES = 12 << 20  # of the values in all blocks together
 ROW_BITS = 32
 ROWS = (1 << ROW_BITS) - 1
 MANY = 1_000
@@ -40,7 +40,7 @@ class PendingAnswers:
     """
 
     # Answers that were stored together form a block, which is kept until none of its answers waits. If all blocks together
-    # exceed MOST_BYTES, the oldest block is removed, and its answers that still wait are stored one by one.
+    # exceed MAX_BYTES, the oldest block is removed, and its answers that still wait are stored one by one.
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
@@ -83,7 +83,7 @@ class PendingAnswers:
         numbers = tickets >> ROW_BITS
         for number in self._blocks.keys() - set(np.unique(numbers).tolist()):
             del self._blocks[number]
-        while sum(block.size for block in self._blocks.values()) > MOST_BYTES:
+        while sum(block.size for block in self._blocks.values()) > MAX_BYTES:
             oldest = min(self._blocks)
             self._single |= self._remove_block(oldest, tickets[numbers == oldest])
         if len(self._single) > 2 * self._cleared + MANY:

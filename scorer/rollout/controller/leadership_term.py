@@ -92,7 +92,7 @@ class LeaderTerm:
             self._analyzer = StepAnalyzer(settings, to_end=to_end)
             undo.callback(self._analyzer.close)
             self._undo = undo.pop_all()
-        self.registry_away = ""
+        self.registry_error = ""
         """Why the registry is unavailable; empty if it is available."""
         self.snapshot: AnalysisSnapshot | None = None
         """The last analysis of the current step."""
@@ -126,11 +126,11 @@ class LeaderTerm:
             self.snapshot = snapshot
             action = next_action(rollout, self._observe(rollout, snapshot))
             self._do(rollout, action, snapshot)
-            self.registry_away = ""
+            self.registry_error = ""
         except RegistryError as error:
-            if self.registry_away != str(error):
+            if self.registry_error != str(error):
                 log.warning("no decision while the registry is unavailable: %s", error)
-            self.registry_away = str(error)
+            self.registry_error = str(error)
             action = NextAction(ActionKind.WAIT, (f"the registry: {error}",), rollout.step, for_person=not error.transient)
             self._publish_status(rollout, action, snapshot)
         if snapshot is None and action.act in (ActionKind.WAIT, ActionKind.COMPARE):

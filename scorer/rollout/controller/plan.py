@@ -15,8 +15,8 @@ from publisher.runtime.configuration import Section, nearest
 from publisher.runtime.time_range import seconds
 from scorer.rollout.canary_analysis.rules import BRIER, Margins
 
-MOST_BYTES = 100_000
-MOST_STEPS = 50
+MAX_BYTES = 100_000
+MAX_STEPS = 50
 WEEK = 7 * 86_400
 HINT = "see the plan in scorer/docs/rollout-plans.md"
 
@@ -149,7 +149,7 @@ class RolloutPlan(Section):
     """The complete plan of a rollout. The page scorer/docs/rollout-plans.md explains the fields."""
 
     candidate: str = Field(min_length=1, max_length=128)
-    steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
+    steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MAX_STEPS)
     rules: PlanRules = PlanRules()
     patience: Duration = 6 * 3_600
     """How long a step may stay undecided before it waits for an operator, in seconds."""
@@ -191,11 +191,11 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
     """
     try:
         with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
+            text = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise Fatal(f"cannot read {path}: {error.strerror}", suggestions.file_question(path) or HINT, USAGE) from None
-    if len(text) > MOST_BYTES:
-        raise Fatal(f"{path} is larger than {MOST_BYTES:,} bytes", HINT, USAGE)
+    if len(text) > MAX_BYTES:
+        raise Fatal(f"{path} is larger than {MAX_BYTES:,} bytes", HINT, USAGE)
     try:
         values = yaml_documents.load(text)
     except UnreadableDocument as error:

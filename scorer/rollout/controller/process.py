@@ -39,7 +39,7 @@ class _ControllerStatus:
         state.is_leader = term is not None
         rollout = term.rollout if term is not None else None
         state.running = rollout is not None
-        state.registry_away = term is not None and bool(term.registry_away)
+        state.registry_unavailable = term is not None and bool(term.registry_error)
         state.waits_for_operator = action is not None and action.for_person
         if term is None or rollout is None:
             return

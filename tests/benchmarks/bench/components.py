@@ -37,7 +37,7 @@ NOW_MS = 1_700_000_000_000
 NOW = Context(Clock(lambda: NOW_MS))
 Row = dict[str, Any]
 YARDSTICK_ROWS = 64
-LEAST_SECONDS = 0.02
+MIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Cost:
         return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
 
 
-def cost(call: Callable[[], object], events: int, *, rounds: int, least_seconds: float = LEAST_SECONDS) -> Cost:
+def cost(call: Callable[[], object], events: int, *, rounds: int, least_seconds: float = MIN_SECONDS) -> Cost:
     """What `call` costs this thread for each of its `events`. Each round repeats it until `least_seconds` are over."""
     call()
     found = []

@@ -13,8 +13,8 @@ from tests.support.transport_memory import MemoryLog
 
 SIZES = {False: CANDIDATES, True: (1, 8, 32)}  # by whether it is quick
 SECONDS = {False: 2.0, True: 0.2}  # of each run of the loop
-MOST_EVENTS = 400_000
-LEAST_BATCHES = 6
+MAX_EVENTS = 400_000
+MIN_BATCHES = 6
 P99_BATCHES = 2.5  # at half load: 1.5 T(B), and one batch that an event waits for
 
 
@@ -51,7 +51,7 @@ def _alone(ground: Ground, sizes: Sequence[int]) -> dict[int, float]:
 
 
 def _row(ground: Ground, network: Network, size: int, alone: float, limit: float, seconds: float) -> dict[str, Any]:
-    first = ground.run(pool(network, LEAST_BATCHES * size), MemoryLog(), size)
+    first = ground.run(pool(network, MIN_BATCHES * size), MemoryLog(), size)
     count = _count(first.events_per_second * seconds, size)
     drained = ground.run(pool(network, count), MemoryLog(), size)
     rate = drained.events_per_second / 2
@@ -76,5 +76,5 @@ def _half(ground: Ground, network: Network, size: int, rate: float, seconds: flo
 
 
 def _count(events: float, size: int) -> int:
-    batches = max(LEAST_BATCHES, int(min(events, MOST_EVENTS) / size))
+    batches = max(MIN_BATCHES, int(min(events, MAX_EVENTS) / size))
     return batches * size

@@ -26,8 +26,8 @@ PARTITIONS = 8
 WORKERS = {False: (1, 2, 4), True: (1, 2)}  # by whether it is quick
 SECONDS = {False: 10.0, True: 1.0}  # of each measurement
 SIZES = {False: (32, 128, 512), True: (32,)}
-MOST_BYTES = 1_500_000_000  # of events in a topic
-LEAST_EVENTS = 200
+MAX_BYTES = 1_500_000_000  # of events in a topic
+MIN_EVENTS = 200
 FIRST_MS = 50.0  # from the first append: what belongs to the first batch, or to the first few
 AROUND_MS = 1_000.0  # of a swap
 ROOM = {"max_event_bytes": 10_000_000}
@@ -53,7 +53,7 @@ def on_broker(network: Network, device: str, servers: str, folder: Path, *, quic
 
 def _count(events: float, network: Network) -> int:
     size = len(network.event(np.random.default_rng(1)))
-    return max(LEAST_EVENTS, int(min(events, MOST_BYTES / size)))
+    return max(MIN_EVENTS, int(min(events, MAX_BYTES / size)))
 
 
 def _rig(network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str, most: int) -> Rig:
@@ -124,7 +124,7 @@ def _paced(
     try:
         load, arrivals = Load(rig), Arrivals(rig)
         promotion = threading.Thread(target=rig.promote, args=("2.0.0",))
-        events = pool(network, max(LEAST_EVENTS, int(rate * seconds)))
+        events = pool(network, max(MIN_EVENTS, int(rate * seconds)))
         with Card() as card:
             scorer = rig.start().ready()
             began = time.time()

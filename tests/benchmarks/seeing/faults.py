@@ -16,7 +16,7 @@ from tests.integration.registry.hostile import Reply, hostile
 from tests.integration.scorer.rig import ScorerProcess, until
 from tests.support.waiting import within
 
-MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
+MAX_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
 LOOK_SECONDS = 0.2
 DAY = 86_400
 
@@ -158,9 +158,9 @@ def nobody_leads(fleet: Fleet) -> Iterator[None]:
 @contextmanager
 def troubled_rollout(fleet: Fleet) -> Iterator[None]:
     """Its judge is behind, its registry away, and a person is waited for."""
-    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.waits_for_operator = 45.0, True, True
+    fleet.rollout.behind_seconds, fleet.rollout.registry_unavailable, fleet.rollout.waits_for_operator = 45.0, True, True
     yield
-    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.waits_for_operator = 0.0, False, False
+    fleet.rollout.behind_seconds, fleet.rollout.registry_unavailable, fleet.rollout.waits_for_operator = 0.0, False, False
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def brokers_away(fleet: Fleet) -> Iterator[None]:
     """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
     fleet.load.rate = 2_000.0
     try:
-        for _ in range(MOST_PAUSES):
+        for _ in range(MAX_PAUSES):
             fleet.here.pause()
             if within(lambda: any(_held(scorer) for scorer in fleet.scorers.values()), HELD_SECONDS):
                 break

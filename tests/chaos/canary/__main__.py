@@ -28,7 +28,7 @@ from tests.chaos.canary.stage import Stage
 from tests.chaos.command import end_as_asked, talk
 
 KILL_SECONDS = 8.0  # of load for each kill: a session timeout, and something more
-LEAST_SECONDS = 20.0  # of load
+MIN_SECONDS = 20.0  # of load
 ENDS = {0, -9, -15}  # -15: asked to end before it could listen
 
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 def _figures(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     planned = plan(options.keys, options.kills, options.seed)
     events = len(planned.keys)
-    rate = events / max(LEAST_SECONDS, KILL_SECONDS * options.kills)
+    rate = events / max(MIN_SECONDS, KILL_SECONDS * options.kills)
     with EmbeddedBroker(heap_mb=1_024, quick_start=False) as broker:
         stage = Stage(broker.bootstrap_servers, folder, planned, options.scorers, rate, options.seed)
         with contextlib.closing(stage):

@@ -38,7 +38,7 @@ from tests.support.processes import LISTENING
 from tests.support.waiting import until, within
 
 PARTITIONS = 6
-LEAST_EVENTS = 200  # a round counts at least these, also after a step that deletes the records before it
+MIN_EVENTS = 200  # a round counts at least these, also after a step that deletes the records before it
 VERSIONS = tuple(f"{number}.0.0" for number in range(1, 10))
 FACTORS = {version: float(number) for number, version in enumerate(VERSIONS, 2)}
 BAD_PACKAGES: dict[str, Callable[[Path], Path]] = {
@@ -217,7 +217,7 @@ class Stage(rounds.Stage[ScorerResult]):
         self.foreign.end()
         if self._failed:
             raise self._failed[0]
-        until(lambda: self.load.events >= LEAST_EVENTS, f"{LEAST_EVENTS} counted events")
+        until(lambda: self.load.events >= MIN_EVENTS, f"{MIN_EVENTS} counted events")
         self.load.finish()
         if self.updates is not None:
             self.updates.finish()

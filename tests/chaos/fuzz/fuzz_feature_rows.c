@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MOST_ROWS = 5, MOST_COLUMNS = 6, LONGEST_NAME = 20, ROUNDS_A_LOOK = 500, LONGEST_VARINT = 10 };
-enum { LARGEST = MOST_ROWS * MOST_COLUMNS * (LONGEST_NAME + LONGEST_NUMBER + 2) + 2 * MOST_ROWS + 2 };
+enum { MAX_ROWS = 5, MAX_COLUMNS = 6, LONGEST_NAME = 20, ROUNDS_A_LOOK = 500, LONGEST_VARINT = 10 };
+enum { LARGEST = MAX_ROWS * MAX_COLUMNS * (LONGEST_NAME + LONGEST_NUMBER + 2) + 2 * MAX_ROWS + 2 };
 
 static uint64_t state;
 
@@ -41,8 +41,8 @@ static void *exactly(size_t bytes)
 static void encode_members(int64_t rows, int64_t columns)
 {
     static const char characters[] = "0123456789.-+eEnultrafs";
-    char drawn_names[MOST_COLUMNS * LONGEST_NAME], drawn_text[LARGEST], expected[LARGEST];
-    int64_t name_count = 0, size = 0, expected_size = 0, expected_ends[MOST_ROWS];
+    char drawn_names[MAX_COLUMNS * LONGEST_NAME], drawn_text[LARGEST], expected[LARGEST];
+    int64_t name_count = 0, size = 0, expected_size = 0, expected_ends[MAX_ROWS];
     int64_t *name_ends = exactly((size_t)columns * sizeof *name_ends), *ends = exactly((size_t)rows * sizeof *ends);
     for (int64_t column = 0; column < columns; column++) {
         for (uint32_t length = 1 + drawn(LONGEST_NAME); length > 0; length--) {
@@ -121,9 +121,9 @@ int main(int count, char **arguments)
     time_t until = time(NULL) + strtol(arguments[2], NULL, 10);
     do {
         for (int round = 0; round < ROUNDS_A_LOOK; round++) {
-            int64_t some = 1 + drawn(MOST_ROWS);
-            encode_members(some, 1 + drawn(MOST_COLUMNS));
-            encode_integers(some, 1 + drawn(MOST_COLUMNS));
+            int64_t some = 1 + drawn(MAX_ROWS);
+            encode_members(some, 1 + drawn(MAX_COLUMNS));
+            encode_integers(some, 1 + drawn(MAX_COLUMNS));
             rows += some;
         }
     } while (time(NULL) < until);

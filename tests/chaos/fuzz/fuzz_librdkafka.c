@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { MOST = 40, LONGEST = 50, MOST_HEADERS = 4, TOPICS = 3, ROUNDS_A_LOOK = 500 };
+enum { MOST = 40, LONGEST = 50, MAX_HEADERS = 4, TOPICS = 3, ROUNDS_A_LOOK = 500 };
 
 typedef struct {
     const char *name;
@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct {
     Message message;
-    Header headers[MOST_HEADERS + 1];
+    Header headers[MAX_HEADERS + 1];
     size_t header_count;
     char payload[LONGEST], key[LONGEST];
 } Made;
@@ -77,7 +77,7 @@ static Message *made(void)
     message->offset = drawn(1000);
     message->payload = bytes_or_null(one->payload, &message->length);
     message->key = bytes_or_null(one->key, &message->key_length);
-    one->header_count = drawn(2) ? 0 : drawn(MOST_HEADERS + 1);
+    one->header_count = drawn(2) ? 0 : drawn(MAX_HEADERS + 1);
     for (size_t which = 0; which < one->header_count; which++) {
         Header *header = &one->headers[which];
         header->name = HEADER_NAMES[drawn(sizeof HEADER_NAMES / sizeof *HEADER_NAMES)];

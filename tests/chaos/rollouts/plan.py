@@ -12,7 +12,7 @@ PROMOTE_STEP: dict[str, Any] = {"promote": True, "watch": "1s"}
 STEPS = (SHADOW_STEP, CANARY_STEP, PROMOTE_STEP)
 SCORER, SHADOW, CONTROLLER = "scorer", "shadow", "controller"
 FIRST_SECONDS, APART_SECONDS = (0.0, 1.5), (0.5, 6.0)
-MOST_KILLS = 5
+MAX_KILLS = 5
 
 
 class Kill(NamedTuple):
@@ -51,7 +51,7 @@ def _round(number: int, kind: str, chance: random.Random) -> Round:
 
 def _kills(chance: random.Random) -> tuple[Kill, ...]:
     at, kills = chance.uniform(*FIRST_SECONDS), []
-    for _ in range(chance.randint(1, MOST_KILLS)):
+    for _ in range(chance.randint(1, MAX_KILLS)):
         whom = chance.choices((CONTROLLER, SCORER, SHADOW), weights=(5, 3, 2))[0]
         kills.append(Kill(round(at, 2), whom))
         at += chance.uniform(*APART_SECONDS)

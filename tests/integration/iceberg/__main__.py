@@ -38,7 +38,7 @@ COMMIT_MS = 3_000
 RATE = 500  # events per second
 TABLE_SECONDS = 300.0
 ABORTED = 200
-LEAST_EVENTS = 3 * ABORTED  # a third of the events has version 1.0.0; its records are copied and aborted
+MIN_EVENTS = 3 * ABORTED  # a third of the events has version 1.0.0; its records are copied and aborted
 CONTROL = "control-iceberg"
 COLUMNS = {
     "id": "string",
@@ -76,8 +76,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the times of the kills (default: %(default)s)")
     parser.add_argument("--logs", type=Path, help="copy the logs of the scorer and the Connect worker to this folder")
     options = parser.parse_args(arguments)
-    if options.events < LEAST_EVENTS:
-        parser.error(f"--events {options.events} is too small: use at least {LEAST_EVENTS}")
+    if options.events < MIN_EVENTS:
+        parser.error(f"--events {options.events} is too small: use at least {MIN_EVENTS}")
     with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         rig = Rig(broker.bootstrap_servers, folder, "flights", input={"id": "id"})

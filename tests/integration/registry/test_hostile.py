@@ -13,8 +13,8 @@ from model_registry import package
 from model_registry.errors import Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores.oci_registry import MOST_PAGES, RemoteStore
-from model_registry.stores.retry import MOST_ATTEMPTS, MOST_THROTTLED
+from model_registry.stores.oci_registry import MAX_PAGES, RemoteStore
+from model_registry.stores.retry import MAX_ATTEMPTS, MAX_THROTTLED
 from tests.integration.registry.conftest import make
 from tests.integration.registry.content import BLOB, CONTENT, DATA, EMPTY, MANIFEST, OTHER
 from tests.integration.registry.hostile import Hostile, Reply, Seen
@@ -166,7 +166,7 @@ def test_connections_that_break_without_progress_are_given_up(store: RemoteStore
     server.script = lambda seen: ranged(seen, 10)
     with pytest.raises(Unreachable, match="the connection failed"):
         b"".join(store.blob(BLOB))
-    assert len(server.seen) == MOST_ATTEMPTS
+    assert len(server.seen) == MAX_ATTEMPTS
 
 
 def test_file_paths_that_lead_out_of_the_folder(store: RemoteStore, server: Hostile, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_storm_of_429_is_waited_out_unless_it_has_no_end(store: RemoteStore, s
     )
     with pytest.raises(Unreachable, match=r"429: TOOMANYREQUESTS slow\\x1b\[2J down") as caught:
         store.resolve("prod")
-    assert len(server.seen) == MOST_THROTTLED
+    assert len(server.seen) == MAX_THROTTLED
     assert caught.value.transient
 
     server.seen.clear()
@@ -249,9 +249,9 @@ def test_pages_without_end(store: RemoteStore, server: Hostile) -> None:
         return Reply(body=b'{"tags": []}', headers={"Link": link})
 
     server.script = script
-    with pytest.raises(Corrupt, match=f"more than {MOST_PAGES} pages"):
+    with pytest.raises(Corrupt, match=f"more than {MAX_PAGES} pages"):
         store.tags()
-    assert len(server.seen) == MOST_PAGES
+    assert len(server.seen) == MAX_PAGES
 
 
 def test_what_refers_to_a_manifest(store: RemoteStore, server: Hostile) -> None:

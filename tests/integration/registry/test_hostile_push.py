@@ -9,7 +9,7 @@ import pytest
 from model_registry.errors import Conflict, Corrupt, Refused, RegistryError, Unreachable
 from model_registry.oci import digests
 from model_registry.stores.oci_registry import RemoteStore
-from model_registry.stores.retry import MOST_ATTEMPTS
+from model_registry.stores.retry import MAX_ATTEMPTS
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.conformance.store import described
 from tests.integration.registry.content import BLOB, CONTENT, DATA, MANIFEST, OTHER
@@ -81,7 +81,7 @@ def test_a_stream_that_never_gets_through_is_given_up(store: RemoteStore, server
     server.cuts = [10] * 100
     with pytest.raises(Unreachable, match="the connection failed"):
         store.push_blob(described(STREAM), io.BytesIO(STREAM))
-    assert len(server.asked("PATCH")) == MOST_ATTEMPTS
+    assert len(server.asked("PATCH")) == MAX_ATTEMPTS
 
 
 def test_a_stream_of_other_content_is_called_off(store: RemoteStore, server: Hostile) -> None:

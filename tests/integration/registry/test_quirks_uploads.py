@@ -13,7 +13,7 @@ from model_registry.errors import Corrupt, Refused
 from model_registry.oci import reference
 from model_registry.stores.base import StoreOptions
 from model_registry.stores.oci_registry import RemoteStore
-from model_registry.stores.retry import MOST_ATTEMPTS, Timing
+from model_registry.stores.retry import MAX_ATTEMPTS, Timing
 from tests.conformance.store import described
 from tests.integration.registry.conftest import PLAIN, Start, push
 from tests.integration.registry.content import BLOB, CONTENT
@@ -117,7 +117,7 @@ def test_a_connection_that_breaks_while_a_chunk_is_sent_leads_to_smaller_chunks(
     server.script = forgetful
     push(store, LARGE)
     assert registry.blobs[digest(LARGE)] == LARGE
-    assert len(server.asked("PATCH")) > MOST_ATTEMPTS
+    assert len(server.asked("PATCH")) > MAX_ATTEMPTS
 
 
 def test_an_upload_s_address_is_sent_back_as_the_registry_wrote_it(start: Start, server: Hostile) -> None:

@@ -115,7 +115,7 @@ def comes_back(back: RelayRig, rig: RelayRig, group: str, copies: str, first: in
     back.wait_copied(400, f"us.{rig.topic}")
     with member(back.source, group, rig.topic):
         assert f"group {group} has members in us" in back.run("failover", "--to", "eu", "--yes", code=3).stderr
-        assert list(back.json("failover", "--to", "eu", "--dry-run")["against"]) == ["us"]
+        assert list(back.json("failover", "--to", "eu", "--dry-run")["active_members"]) == ["us"]
     plan = back.json("failover", "--to", "eu", "--yes")
     assert (plan["moved"], plan["source_answers"], plan["lag_records"], plan["lag_scored"]) == (True, True, 0, 0)
     at_home = committed(back.destination, group)

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from tests.integration.scorer.rig import MakeRig, Rig, until
 from tests.support import models
 
-MOST_BYTES = 12 << 20
+MAX_BYTES = 12 << 20
 """The largest record that a `RowWriter` writes."""
 
 
@@ -34,7 +34,7 @@ class RowWriter:
     def __init__(self, rig: Rig, topic: str) -> None:
         self._topic = topic
         properties: dict[str, Any] = {"bootstrap.servers": rig.bootstrap_servers, "partitioner": "murmur2_random"}
-        self._producer = Producer(properties | {"message.max.bytes": MOST_BYTES, "linger.ms": 5, "log_level": 0})
+        self._producer = Producer(properties | {"message.max.bytes": MAX_BYTES, "linger.ms": 5, "log_level": 0})
 
     def put(self, rows: Iterable[tuple[str | bytes | None, Any]]) -> None:
         """Write rows by key: JSON values, bytes as they are, and None as a tombstone."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.__main__ import MOST_REPEATED, STEPS, TORCH, Outcome, attempt, attempt_beside, count, main, report, run_pytest, split
+from tests.__main__ import MAX_REPEATED, STEPS, TORCH, Outcome, attempt, attempt_beside, count, main, report, run_pytest, split
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
 from tests.support.environment import ROOT, choose
 
@@ -116,11 +116,11 @@ def test_a_failed_test_that_passes_alone_is_named_as_flaky(tmp_path: Path) -> No
     assert any(line.startswith("FLAKY") and "test_flaky" in line for line in report([outcome]))
 
 
-@pytest.mark.parametrize("count", [1, MOST_REPEATED + 1])
+@pytest.mark.parametrize("count", [1, MAX_REPEATED + 1])
 def test_a_test_that_fails_again_has_failed(tmp_path: Path, count: int, capfd: pytest.CaptureFixture[str]) -> None:
     outcome = run_check(tmp_path, BAD.format(count=count))
     assert (outcome.passed, outcome.failed, outcome.flaky) == (0, count, ())
-    assert ("again, one after the other" in capfd.readouterr().out) == (count <= MOST_REPEATED)
+    assert ("again, one after the other" in capfd.readouterr().out) == (count <= MAX_REPEATED)
 
 
 @pytest.mark.parametrize("ci", ["", "true"])

@@ -5,7 +5,7 @@ name is unknown and has index 0.
 """
 
 # The encoding is derived from the training rows in float64. A column that is constant, or has no finite number, becomes zeros.
-# A name is rare if it occurs fewer than `RARE` times, or is not among the `MOST` most frequent names of its column.
+# A name is rare if it occurs fewer than `RARE` times, or is not among the `MAX_NAMES` most frequent names of its column.
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from model_registry.package.signature import Signature
 
 RARE = 5
-MOST = 10_000
+MAX_NAMES = 10_000
 DEVIATIONS = 10.0
 STRING = "string"
 Floats = tuple[float, ...]
@@ -131,7 +131,7 @@ def _standardised(numbers: Numbers, values: NDArray[np.float64]) -> NDArray[np.f
 def _vocabulary(column: NDArray[np.object_]) -> tuple[str, ...]:
     counts = Counter(column.tolist())
     frequent = sorted((name for name, count in counts.items() if count >= RARE), key=lambda name: (-counts[name], name))
-    return tuple(sorted(filter(_storable, frequent[:MOST])))
+    return tuple(sorted(filter(_storable, frequent[:MAX_NAMES])))
 
 
 def _storable(name: str) -> bool:

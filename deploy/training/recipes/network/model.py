@@ -20,7 +20,7 @@ SHARDS = 8
 """The number of shards of a batch. The gradient of each shard is computed separately, for any number of processes."""
 WEIGHTS, ORDER, MASKS = range(3)  # parts of the keys of `chance`: the purposes of random numbers
 HIDDEN_SHARE = 0.02  # the share of names that training replaces by the unknown name, to learn its embedding
-MOST_DIMENSIONS = 16
+MAX_DIMENSIONS = 16
 Shape = tuple[int, ...]
 
 
@@ -52,7 +52,7 @@ def shapes(encoding: TensorEncodings, parameters: Parameters, outputs: int = 1) 
     The embedding table of each string column comes first, with the shape (number of known names + 1, dimensions). Then come the
     weights (out, in) and the bias (out,) of each layer.
     """
-    tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
+    tables = [(len(vocabulary) + 1, min(MAX_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, outputs]
     layers: list[Shape] = [shape for into, out in pairwise(widths) for shape in ((out, into), (out,))]
     return [*tables, *layers]

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     die_with_parent()
     folder = Path(arguments[0])
-    target_steps = int(arguments[1])
+    epochs = int(arguments[1])
     share = Share(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     if train_loop.processes(share.processes) != share.processes:
         raise Fatal(f"{share.processes} processes cannot share a batch", f"start 1, 2, 4 or {SHARDS} processes", USAGE)
@@ -42,8 +42,8 @@ def main(arguments: Sequence[str]) -> None:
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if job.gpus else "gloo", store=_meeting(), rank=share.rank, world_size=share[1])
     with atomic_files.hold_lock(folder / job_files.LOCK) if share.rank == 0 else nullcontext():
-        state = _sent(torch, job_files.begun(folder, job, target_steps), device)
-        train_loop.train(folder, job, rows, state, target_steps, share, device)
+        state = _sent(torch, job_files.begun(folder, job, epochs), device)
+        train_loop.train(folder, job, rows, state, epochs, share, device)
     distributed.destroy_process_group()
 
 

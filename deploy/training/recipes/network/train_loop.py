@@ -37,12 +37,12 @@ def processes(most: int) -> int:
     return 1 << min(most, SHARDS).bit_length() - 1
 
 
-def train(folder: Path, job: Job, rows: Encoded, state: State, target_steps: int, share: Share, device: str = "cpu") -> None:
-    """Train all epochs after `state`, up to `target_steps` epochs.
+def train(folder: Path, job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> None:
+    """Train all epochs after `state`, up to `epochs` epochs.
 
     Rank 0 writes a checkpoint after each epoch and removes the previous checkpoint of this call.
     """
-    for after in run(job, rows, state, target_steps, share, device):
+    for after in run(job, rows, state, epochs, share, device):
         if share.rank == 0:
             keep(folder, job, after)
             if after.epoch - 1 > state.epoch:

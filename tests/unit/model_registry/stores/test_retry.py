@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.stores.http_transport import ProgressStream
-from model_registry.stores.retry import LONGEST_SECONDS, MOST_ATTEMPTS, AttemptLimit, retry_after
+from model_registry.stores.retry import LONGEST_SECONDS, MAX_ATTEMPTS, AttemptLimit, retry_after
 
 MINUTE = 60.0
 
 
 def test_backoff_grows_and_ends() -> None:
     attempts = AttemptLimit(MINUTE, now=0)
-    waits = [attempts.delay(0, random_share=1.0) for _ in range(MOST_ATTEMPTS)]
+    waits = [attempts.delay(0, random_share=1.0) for _ in range(MAX_ATTEMPTS)]
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, None]
     for retry_seconds, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # what the server asks for is the least
         assert AttemptLimit(MINUTE, now=0).delay(0, random_share=0.5, retry_after=retry_seconds) == wait
@@ -28,13 +28,13 @@ def test_progress_begins_the_count_anew() -> None:
 
 def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
     attempts = AttemptLimit(10.0, now=0)
-    for number in range(1, MOST_ATTEMPTS):
+    for number in range(1, MAX_ATTEMPTS):
         attempts.transferred(100.0 * number)
         assert attempts.delay(100.0 * number, random_share=0.0) == 0.0
     assert attempts.delay(1000.0, random_share=0.0) is None
 
 
-@given(st.lists(st.floats(0, 1), min_size=MOST_ATTEMPTS, max_size=30), st.floats(0.1, 1000))
+@given(st.lists(st.floats(0, 1), min_size=MAX_ATTEMPTS, max_size=30), st.floats(0.1, 1000))
 def test_the_whole_wait_is_bounded(dice: list[float], limit: float) -> None:
     attempts, now, tries = AttemptLimit(limit, now=0), 0.0, 0
     for thrown in dice:
@@ -44,7 +44,7 @@ def test_the_whole_wait_is_bounded(dice: list[float], limit: float) -> None:
         assert 0 <= wait <= LONGEST_SECONDS
         now, tries = now + wait, tries + 1
     assert now <= limit
-    assert tries < MOST_ATTEMPTS
+    assert tries < MAX_ATTEMPTS
 
 
 def test_the_header_is_seconds_or_a_date() -> None:

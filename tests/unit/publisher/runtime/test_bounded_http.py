@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from publisher.errors import USAGE, Fatal
-from publisher.runtime.bounded_http import CONNECTIONS, FEWEST_CONNECTIONS, HEAD_BYTES, BoundedHttpServer, connection_limit
+from publisher.runtime.bounded_http import CONNECTIONS, HEAD_BYTES, MIN_CONNECTIONS, BoundedHttpServer, connection_limit
 from publisher.runtime.health import HealthServer
 from tests.support.flood import ConnectionFlood, Style
 from tests.support.waiting import STEP_SECONDS, until
@@ -155,7 +155,7 @@ def test_an_address_that_cannot_be_listened_on_is_named(listen: str) -> None:
 
 def test_connections_take_an_eighth_of_the_descriptors_at_most() -> None:
     limits = [connection_limit(limit) for limit in (16, 256, 1_024, 1_048_576, resource.RLIM_INFINITY)]
-    assert limits == [FEWEST_CONNECTIONS, 32, CONNECTIONS, CONNECTIONS, CONNECTIONS]
+    assert limits == [MIN_CONNECTIONS, 32, CONNECTIONS, CONNECTIONS, CONNECTIONS]
 
 
 EXHAUSTED = """

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from publisher.runtime import logs
-from publisher.runtime.logs import BURST, LONGEST_REPEAT_SECONDS, MOST_KINDS, REPEAT_SECONDS, RepeatFilter
+from publisher.runtime.logs import BURST, LONGEST_REPEAT_SECONDS, MAX_KINDS, REPEAT_SECONDS, RepeatFilter
 from tests.support.canary import URL, seen_in
 
 Configure = Callable[..., None]
@@ -197,6 +197,6 @@ def test_a_fatal_error_always_passes() -> None:
 
 def test_the_memory_for_kinds_of_messages_is_bounded() -> None:
     repeats = RepeatFilter(lambda: 0.0)
-    kinds = [chr(ord("a") + k % 26) * (1 + k // 26) for k in range(2 * MOST_KINDS)]
+    kinds = [chr(ord("a") + k % 26) * (1 + k // 26) for k in range(2 * MAX_KINDS)]
     assert all(repeats.filter(record(kind)) for kind in kinds)
-    assert len(repeats._repeats) <= MOST_KINDS
+    assert len(repeats._repeats) <= MAX_KINDS

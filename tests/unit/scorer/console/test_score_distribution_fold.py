@@ -6,7 +6,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from scorer.console.records import largest
-from scorer.console.score_distribution_fold import BINS, FEWEST, VERSIONS, ScoreDistributionFold, quantiles
+from scorer.console.score_distribution_fold import BINS, MIN_SCORES, VERSIONS, ScoreDistributionFold, quantiles
 from scorer.evaluation.drift import psi
 from tests.unit.scorer.console import console_records
 
@@ -48,7 +48,7 @@ def test_probabilities_are_shown_from_zero_to_one_and_versions_share_the_range()
     assert list(fold.histogram().shares) == ["1.0.0", "2.0.0"]
     assert (fold.windows["2.0.0"].expired, fold.windows["2.0.0"].seen) == (1, 2)
     assert fold.stability("1.0.0", "2.0.0") is None
-    for _ in range(FEWEST):
+    for _ in range(MIN_SCORES):
         fold.add(console_records.score(0.3))
         fold.add(console_records.score(0.31, "2.0.0"))
     assert fold.stability("1.0.0", "2.0.0") is not None

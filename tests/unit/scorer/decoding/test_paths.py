@@ -49,8 +49,8 @@ def of(decoded: Decoded) -> list[float]:
     ],
 )
 def test_a_missing_or_null_step_is_an_absent_field(event: Any, expected: list[float]) -> None:
-    for fewest in (None, 0):
-        decoder = JsonDecoder(SIGNATURE, None, 1_000, fewest=fewest)
+    for min_events in (None, 0):
+        decoder = JsonDecoder(SIGNATURE, None, 1_000, min_events=min_events)
         assert of(decoder.decode([json.dumps(event).encode()])) == expected
 
 

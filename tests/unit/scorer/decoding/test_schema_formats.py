@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
-from scorer.decoding.schema_formats.fixed_width_decode import FEWEST
+from scorer.decoding.schema_formats.fixed_width_decode import MIN_EVENTS
 from scorer.native.byte_columns import AsciiColumn
 from tests.unit.scorer.decoding.formats import (
     MIXED,
@@ -86,7 +86,7 @@ def with_ids(case: Case, ids: list[str]) -> list[bytes]:
 
 
 def test_many_plain_ids_are_taken_together(case: Case) -> None:
-    ids = [str(number) * (1 + number % 3) for number in range(FEWEST)]
+    ids = [str(number) * (1 + number % 3) for number in range(MIN_EVENTS)]
     ids_read = case.fast.decode(with_ids(case, ids)).ids
     assert isinstance(ids_read, AsciiColumn)
     assert (list(ids_read), ids_read[3]) == (ids, ids[3])
@@ -96,10 +96,10 @@ def test_many_plain_ids_are_taken_together(case: Case) -> None:
 @settings(max_examples=50)
 @given(data=st.data())
 def test_many_ids_are_those_of_each_event(case: Case, data: st.DataObject) -> None:
-    ids = list(map(str, range(FEWEST)))
+    ids = list(map(str, range(MIN_EVENTS)))
     odd = st.text(max_size=5) | st.sampled_from(['"', "\\", "\x7f", "\x1f", "~ !"])
-    ids[data.draw(st.integers(0, FEWEST - 1))] = data.draw(odd)
+    ids[data.draw(st.integers(0, MIN_EVENTS - 1))] = data.draw(odd)
     values = with_ids(case, ids)
-    values[data.draw(st.integers(0, FEWEST - 1))] += data.draw(st.sampled_from([b"", b"x"]))
+    values[data.draw(st.integers(0, MIN_EVENTS - 1))] += data.draw(st.sampled_from([b"", b"x"]))
     for column in (values, texts(values), scattered(values)):
         assert_same(case.fast.decode(column), case.slow.decode(values), len(values))

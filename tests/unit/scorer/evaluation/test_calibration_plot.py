@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from scorer.evaluation.assessment import Assessment, Quality
-from scorer.evaluation.calibration_plot import MOST, plot
+from scorer.evaluation.calibration_plot import MAX_CLASSES, plot
 from scorer.evaluation.quality_metrics import Bin
 from scorer.evaluation.quality_report import to_dict
 
@@ -39,9 +39,9 @@ def test_matrix_and_calibration_are_drawn() -> None:
 
 
 def test_too_many_classes_are_reported_in_the_plot() -> None:
-    names = tuple(f"class {k}" for k in range(MOST + 1))
+    names = tuple(f"class {k}" for k in range(MAX_CLASSES + 1))
     matrix = tuple((0,) * len(names) for _ in names)
-    assert f"{MOST + 1} classes: see the table or --json" in texts(drawn(Quality("1", 1, names, names, matrix)))
+    assert f"{MAX_CLASSES + 1} classes: see the table or --json" in texts(drawn(Quality("1", 1, names, names, matrix)))
     assert texts(drawn(Quality("1", 1)))[0] == "1: 1 events with a label"
     assert texts(drawn()) == []
 

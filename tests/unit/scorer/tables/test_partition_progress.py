@@ -2,7 +2,7 @@
 
 import math
 
-from scorer.tables.partition_progress import MOST_ENDS, TRUNCATED_SECONDS, TablePartitionProgress
+from scorer.tables.partition_progress import MAX_ENDS, TRUNCATED_SECONDS, TablePartitionProgress
 
 
 def test_the_lag_grows_from_the_start_until_an_end_is_reached() -> None:
@@ -67,7 +67,7 @@ def test_records_that_arrive_while_the_broker_is_asked_do_not_invalidate_the_pos
 
 def test_the_lag_of_a_long_restore_is_right_although_few_ends_are_kept() -> None:
     progress = TablePartitionProgress(0.0)
-    for second in range(1, 20 * MOST_ENDS):
+    for second in range(1, 20 * MAX_ENDS):
         progress.record_end(float(second), 10, 0)
     progress.reach(10)
-    assert progress.level_at == 20 * MOST_ENDS - 1
+    assert progress.level_at == 20 * MAX_ENDS - 1

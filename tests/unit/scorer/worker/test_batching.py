@@ -8,7 +8,7 @@ from publisher.kafka.headers import Headers
 from publisher.transactions.session import Record
 from scorer.decoding.batch import End
 from scorer.models.latency_model import LatencyModel
-from scorer.worker.batching import FEWEST, BatchLimiter, LookUpLimit, is_full, within_deadline, within_target
+from scorer.worker.batching import MIN_EVENTS, BatchLimiter, LookUpLimit, is_full, within_deadline, within_target
 from tests.unit.scorer.models.test_latency_model import expected, fitted
 
 
@@ -49,8 +49,8 @@ def test_an_older_event_gets_a_smaller_batch() -> None:
 
 def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
     ends: tuple[End, ...] = ("empty", "events", "bytes")
-    worthwhile = {(end, events) for end in ends for events in (1, FEWEST) if is_full(end, events, 10 * FEWEST)}
-    assert worthwhile == {("events", FEWEST), ("bytes", FEWEST), ("bytes", 1)}
+    worthwhile = {(end, events) for end in ends for events in (1, MIN_EVENTS) if is_full(end, events, 10 * MIN_EVENTS)}
+    assert worthwhile == {("events", MIN_EVENTS), ("bytes", MIN_EVENTS), ("bytes", 1)}
     assert is_full("events", 8, 8), "the settings let it be no larger"
     assert not is_full("events", 7, 8)
 
@@ -69,7 +69,7 @@ def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
 )
 def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, at_most: int, record: int, limited: str) -> None:
     under_test = limiter()
-    under_test.observe([("scores", bytes(record), None, 0, 0, None)] * FEWEST, "empty")
+    under_test.observe([("scores", bytes(record), None, 0, 0, None)] * MIN_EVENTS, "empty")
     cheap = fitted([(1, 2e-6), (1_000, 1e-3)])
     assert 1 <= under_test.limit(cheap, LatencyModel(), age, at_most) <= at_most
     assert under_test.limited_by(end) == limited
@@ -89,7 +89,7 @@ def most(under_test: BatchLimiter) -> int:
     size=st.integers(0, 20_000),
     key=st.one_of(st.none(), st.binary(max_size=40)),
     headers=st.one_of(st.none(), st.lists(st.tuples(st.text("abc", max_size=9), st.one_of(st.none(), st.binary(max_size=90))))),
-    count=st.integers(FEWEST, 4_096),
+    count=st.integers(MIN_EVENTS, 4_096),
 )
 def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, headers: Headers, count: int) -> None:
     under_test = limiter()
@@ -97,29 +97,29 @@ def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, he
     under_test.observe([("scores", bytes(size), key, 0, 0, headers)] * count, "empty")
     events = most(under_test)
     record_bytes = size + len(key or b"") + sum(len(name) + len(content or b"") for name, content in headers or ())
-    assert events == FEWEST or (FEWEST < events <= 4_096 and events * record_bytes < 1_000_000)
+    assert events == MIN_EVENTS or (MIN_EVENTS < events <= 4_096 and events * record_bytes < 1_000_000)
 
 
 def test_what_the_fullest_partition_gets_has_to_fit() -> None:
     def records(fullest: int) -> list[Record]:
-        others = [1 + at % 3 for at in range(FEWEST - fullest)]
+        others = [1 + at % 3 for at in range(MIN_EVENTS - fullest)]
         return [("scores", bytes(360), None, partition, 0, None) for partition in [0] * fullest + others]
 
     spread = limiter()
-    spread.observe(records(FEWEST // 4), "events")
+    spread.observe(records(MIN_EVENTS // 4), "events")
     first = most(spread)
     assert first == int(2_375 / 0.925), "it counts by and by"
-    spread.observe(records(FEWEST // 4), "empty")
+    spread.observe(records(MIN_EVENTS // 4), "empty")
     assert most(spread) == first, "what was left over tells nothing"
     for _ in range(50):
-        spread.observe(records(FEWEST // 4), "bytes")
+        spread.observe(records(MIN_EVENTS // 4), "bytes")
     assert most(spread) == 4_096
-    spread.observe(records(FEWEST), "events")
+    spread.observe(records(MIN_EVENTS), "events")
     assert most(spread) == 2_375, "more of them count at once"
 
 
 def test_partitions_of_two_topics_are_two() -> None:
-    spread, records = limiter(), [(topic, bytes(360), None, 0, 0, None) for topic in ("scores", "letters")] * FEWEST
+    spread, records = limiter(), [(topic, bytes(360), None, 0, 0, None) for topic in ("scores", "letters")] * MIN_EVENTS
     for _ in range(50):
         spread.observe(records, "events")
     assert most(spread) == 4_096
@@ -127,7 +127,7 @@ def test_partitions_of_two_topics_are_two() -> None:
 
 def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
     def records(size: int) -> list[Record]:
-        return [("scores", bytes(size), None, 0, 0, None)] * FEWEST
+        return [("scores", bytes(size), None, 0, 0, None)] * MIN_EVENTS
 
     sizes = limiter()
     sizes.observe(records(9_000)[1:], "events")
@@ -173,8 +173,8 @@ def test_batches_shrink_while_look_ups_take_long_and_grow_again() -> None:
 
 
 def test_feature_records_of_a_batch_have_to_fit_in_one_request_too() -> None:
-    scores: list[Record] = [("scores", bytes(60), None, row % 4, 0, None) for row in range(FEWEST)]
-    features: list[Record] = [("log", bytes(960), None, row % 4, 0, None) for row in range(FEWEST)]
+    scores: list[Record] = [("scores", bytes(60), None, row % 4, 0, None) for row in range(MIN_EVENTS)]
+    features: list[Record] = [("log", bytes(960), None, row % 4, 0, None) for row in range(MIN_EVENTS)]
     sizes = limiter()
     for _ in range(50):
         sizes.observe(scores, "events", [features])

@@ -14,7 +14,7 @@ from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import Decoded
 from scorer.features.logged_inputs import LoggedTensor
 from scorer.features.read import FeatureRecord, decode_json
-from scorer.features.record_builder import MOST_FAILURES, FeatureRecordBuilder, ScoredEvents
+from scorer.features.record_builder import MAX_FAILURES, FeatureRecordBuilder, ScoredEvents
 from scorer.features.record_encoder import AnsweringVersions, EventColumns, JsonFeatureEncoder
 from scorer.models.servable import Servable
 from scorer.native.byte_columns import ByteColumn
@@ -158,7 +158,7 @@ def test_a_large_batch_of_unencodable_events_is_left_out_with_few_attempts() -> 
     attempts = CountedAttempts(encoder.logged)
     built = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, attempts)
     assert (len(built.records), built.dropped) == (0, {"encoding-failed": count})
-    assert attempts.count < 2 * MOST_FAILURES
+    assert attempts.count < 2 * MAX_FAILURES
 
 
 def test_repeated_failures_of_encoding_are_logged_with_equal_texts(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from training.runs_topic.read_history import find_run
 from training.snapshot.target import Target
 from training.validation_gate.comparison import ConfusionMatrix, IntervalCoverage, Residuals
 from training.validation_gate.metrics import ModelAnswers
-from training.validation_gate.version_figures import MOST_CLASSES, NO_CLASS, confusion_matrix
+from training.validation_gate.version_figures import MAX_CLASSES, NO_CLASS, confusion_matrix
 
 
 def printed(report: RenderableType) -> str:
@@ -169,8 +169,8 @@ def test_run_with_a_thousand_classes_has_its_version() -> None:
 
 
 def test_matrix_of_the_largest_number_of_classes_and_decisions_that_are_no_class_is_read() -> None:
-    classes = tuple(map(str, range(MOST_CLASSES)))
-    answers = ModelAnswers(np.zeros((2, MOST_CLASSES)), np.array([0, MOST_CLASSES]))
+    classes = tuple(map(str, range(MAX_CLASSES)))
+    answers = ModelAnswers(np.zeros((2, MAX_CLASSES)), np.array([0, MAX_CLASSES]))
     matrix = confusion_matrix(Target("classes", classes), answers, np.array([0, 1], np.int16))
     read = documents.read(as_json(Evaluated(None, {}, matrix, None, {})), EvaluatedDocument)
     assert read.confusion_matrix is not None

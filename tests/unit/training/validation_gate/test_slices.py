@@ -12,7 +12,7 @@ from publisher.errors import USAGE, Fatal
 from tests.unit.scorer.minimal import minimal
 from tests.unit.training.hold_out import feature_record, rows
 from training.snapshot.rows import LabelledRows
-from training.validation_gate.slices import LEAST_ROWS, MOST_SLICES, by_field, large
+from training.validation_gate.slices import MAX_SLICES, MIN_ROWS, by_field, large
 
 FIELDS = tuple(InputField(name, "float32") for name in ("a", "b"))
 SIGNATURE = Signature((TensorInput("x", "float32", FIELDS),), (Output(None, "y"),))
@@ -61,16 +61,16 @@ def test_a_field_that_no_event_has_is_refused() -> None:
 
 
 def test_slices_have_enough_rows_and_are_not_too_many() -> None:
-    column = np.repeat(np.array(["a", "b", "c"]), [LEAST_ROWS, LEAST_ROWS - 1, LEAST_ROWS + 1])
+    column = np.repeat(np.array(["a", "b", "c"]), [MIN_ROWS, MIN_ROWS - 1, MIN_ROWS + 1])
     assert large(column) == ["a", "c"]
-    many = held_out([{"n": at % (MOST_SLICES + 1)} for at in range((MOST_SLICES + 1) * LEAST_ROWS)])
-    with pytest.raises(Fatal, match=f"too many values with 1,000 rows or more: 'n' has {MOST_SLICES + 1}; all fields together"):
+    many = held_out([{"n": at % (MAX_SLICES + 1)} for at in range((MAX_SLICES + 1) * MIN_ROWS)])
+    with pytest.raises(Fatal, match=f"too many values with 1,000 rows or more: 'n' has {MAX_SLICES + 1}; all fields together"):
         by_field(many, minimal(), SIGNATURE, ("n",))
 
 
 def test_the_slices_of_all_fields_together_are_limited() -> None:
-    half = MOST_SLICES // 2 + 1
-    rows = held_out([{"m": at % half, "n": at % half} for at in range(half * LEAST_ROWS)])
+    half = MAX_SLICES // 2 + 1
+    rows = held_out([{"m": at % half, "n": at % half} for at in range(half * MIN_ROWS)])
     assert len(by_field(rows, minimal(), SIGNATURE, ("n",))) == 1
-    with pytest.raises(Fatal, match=f"'m' has {half}, 'n' has {half}; all fields together may have {MOST_SLICES}"):
+    with pytest.raises(Fatal, match=f"'m' has {half}, 'n' has {half}; all fields together may have {MAX_SLICES}"):
         by_field(rows, minimal(), SIGNATURE, ("m", "n"))

@@ -12,7 +12,7 @@ from scorer.dead_letters.reasons import Reason
 from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
-from scorer.decoding.schema_formats.protobuf import MOST_SEARCHED, ProtobufReader
+from scorer.decoding.schema_formats.protobuf import MAX_SEARCHED, ProtobufReader
 from scorer.decoding.schema_formats.schema import Schema, SchemaId
 from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
 from scorer.decoding.schema_formats.schema_source import SchemaRegistrySource
@@ -252,7 +252,7 @@ def test_text_that_is_not_utf8_is_named(tmp_path: Path, syntax: str, text: bytes
 
 def test_text_that_is_not_utf8_is_not_searched_in_a_large_message(tmp_path: Path) -> None:
     schema = TEXTS % ("proto3", *["optional"] * 4)
-    value = proto_class(schema, "Event")(unread="u" * MOST_SEARCHED).SerializeToString()[:-1] + b"\xff"
-    settings = configured(tmp_path, "protobuf", schema, message="Event", max_event_bytes=2 * MOST_SEARCHED)
+    value = proto_class(schema, "Event")(unread="u" * MAX_SEARCHED).SerializeToString()[:-1] + b"\xff"
+    settings = configured(tmp_path, "protobuf", schema, message="Event", max_event_bytes=2 * MAX_SEARCHED)
     poison = SchemaDecoder(WORDS, settings).decode([value]).rejected[0]
     assert (poison.reason, str(poison)) == (Reason.NOT_UTF8, "a text in the message is not UTF-8; write text in UTF-8")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from scorer.decoding.schema_formats.schema import LookUpFailed
-from scorer.decoding.schema_formats.schema_references import MOST_REFERENCES, Reference, ReferencedSchema, resolve
+from scorer.decoding.schema_formats.schema_references import MAX_REFERENCES, Reference, ReferencedSchema, resolve
 
 
 def referenced(name: str, version: int = 1) -> Reference:
@@ -65,5 +65,5 @@ def test_a_registry_that_never_ends_is_left() -> None:
     def fetch(reference: Reference) -> ReferencedSchema:
         return ReferencedSchema("", [referenced(f"{reference.name}x")])
 
-    with pytest.raises(LookUpFailed, match=f"more than {MOST_REFERENCES} references"):
+    with pytest.raises(LookUpFailed, match=f"more than {MAX_REFERENCES} references"):
         resolve([referenced("x")], fetch)

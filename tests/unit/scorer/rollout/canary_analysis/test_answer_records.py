@@ -9,7 +9,7 @@ from publisher.kafka.source_position import Position
 from scorer.dead_letters.headers import dead_headers
 from scorer.evaluation import drift
 from scorer.rollout.canary_analysis import answer_records
-from scorer.rollout.canary_analysis.decision_sample import MOST, DecisionSample
+from scorer.rollout.canary_analysis.decision_sample import MAX_PAIRS, DecisionSample
 from scorer.rollout.canary_analysis.paired_metrics import PairDifference, PairDifferences, VersionAnswer
 from scorer.rollout.canary_analysis.topic_tail import ReadLag
 from scorer.scores.record import RecordEncoder
@@ -92,7 +92,7 @@ def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
     sample, backwards = DecisionSample(), DecisionSample()
     assert sample.drift() == (None, None)
     rng = np.random.default_rng(1)
-    scores = np.stack([rng.random(3 * MOST), rng.random(3 * MOST) ** 2], axis=1)
+    scores = np.stack([rng.random(3 * MAX_PAIRS), rng.random(3 * MAX_PAIRS) ** 2], axis=1)
     every = np.arange(len(scores))
     for filled, order in ((sample, every), (backwards, every[::-1])):
         for start in range(0, len(order), 7_000):
@@ -103,7 +103,7 @@ def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
     assert sample.drift() == backwards.drift()
     whole = drift.psi_without_bias(*scores.T), drift.ks(*scores.T)
     assert sample.drift() == pytest.approx(whole, abs=0.05)
-    assert sample.flips == {("yes", "no"): 3 * MOST}
+    assert sample.flips == {("yes", "no"): 3 * MAX_PAIRS}
     alone = DecisionSample()
     kinds = [PairDifference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(2)]
     alone.add(("t", 0), np.arange(100), PairDifferences(kinds, np.arange(100) % 2, np.full((2, 100), np.nan)))

@@ -6,7 +6,7 @@ from xxhash import xxh64_intdigest
 
 from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
-from scorer.rollout.canary_analysis.pending_answers import MOST_BYTES, KeyedAnswer, PendingAnswers
+from scorer.rollout.canary_analysis.pending_answers import MAX_BYTES, KeyedAnswer, PendingAnswers
 
 KEYS = [b"k0", None, b"k2", b""]
 
@@ -32,7 +32,7 @@ def test_only_waiting_answers_of_the_oldest_block_are_kept_if_blocks_are_too_lar
     shelf = PendingAnswers()
     waiting = []
     for n in range(2_000):
-        waiting.append(shelf.add_block([record(f"{n}.{row}") for row in range(4)], KEYS, MOST_BYTES // 3) + 1)
+        waiting.append(shelf.add_block([record(f"{n}.{row}") for row in range(4)], KEYS, MAX_BYTES // 3) + 1)
         del waiting[:-1_500]
         shelf.keep(np.array(waiting))
     assert [answer.digest for answer in shelf.answers(np.array(waiting))] == [f"{n}.1" for n in range(500, 2_000)]
