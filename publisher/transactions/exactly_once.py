@@ -16,8 +16,9 @@ transaction (`producer_pool.py` gives the reason). The tables in `state_machine.
 #
 # A batch holds at most as many records as fit into one request of a partition (about 1 MB before compression), and producers
 # linger for 100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter
-# linger time, a second request of the partition would wait for the first one. librdkafka's thread spins during such a wait
-# (librdkafka #3692): for milliseconds, or for seconds after a broker has restarted.
+# linger time, a second request of the partition may wait for the first one. librdkafka's thread may spin during such a wait
+# (librdkafka #3692): for milliseconds, or as long as a broker does not answer. `scorer/worker/batching.py` allows this for
+# feature records, because smaller batches cost more.
 
 import contextlib
 import logging

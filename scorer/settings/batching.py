@@ -15,4 +15,4 @@ class BatchingSettings(Section):
     this time. If the broker or the model is busy, an answer may take longer."""
     max_events: int = Field(default=8_192, ge=1, le=100_000)
     """The largest batch (events). Batches of more than 1,000 events are also limited so that the records of each output
-    partition fit into one produce request (1 MB)."""
+    partition fit into one produce request (1 MB). Feature records may need several requests, up to 8 MB together."""

@@ -172,13 +172,19 @@ def test_batches_shrink_while_look_ups_take_long_and_grow_again() -> None:
     assert limit.limit == 1_000
 
 
-def test_feature_records_of_a_batch_have_to_fit_in_one_request_too() -> None:
-    scores: list[Record] = [("scores", bytes(60), None, row % 4, 0, None) for row in range(MIN_EVENTS)]
-    features: list[Record] = [("log", bytes(960), None, row % 4, 0, None) for row in range(MIN_EVENTS)]
+@pytest.mark.parametrize(("partitions", "limit"), [(1, 8_000_000), (4, 8_000_000), (16, 16_000_000)])
+def test_feature_records_fit_in_eight_megabytes_or_in_one_request_of_each_partition(partitions: int, limit: int) -> None:
+    scores: list[Record] = [("scores", bytes(60), None, row % 16, 0, None) for row in range(MIN_EVENTS)]
+    features: list[Record] = [("log", bytes(7_960), None, row % partitions, 0, None) for row in range(MIN_EVENTS)]
     sizes = limiter()
     for _ in range(50):
         sizes.observe(scores, "events", [features])
-    assert 3_700 < most(sizes) <= 0.95 * 1_000_000 * 4 / 1_000
+    assert 0.85 * limit / 8_000 < most(sizes) <= max(MIN_EVENTS, 0.95 * limit / 8_000)
+
+
+def test_a_sample_of_feature_records_does_not_limit_batches() -> None:
+    scores: list[Record] = [("scores", bytes(60), None, row % 4, 0, None) for row in range(MIN_EVENTS)]
+    features: list[Record] = [("log", bytes(960), None, row % 4, 0, None) for row in range(MIN_EVENTS)]
     sampled = limiter()
     for _ in range(50):
         sampled.observe(scores, "events", [features[::100]])
