@@ -7,8 +7,8 @@ from typing import NamedTuple
 class Finding(NamedTuple):
     """One claim."""
 
-    what: str
-    seen: str
+    claim: str
+    observed: str
     ok: bool
 
 
@@ -17,5 +17,5 @@ def report_findings(findings: Iterable[Finding]) -> int:
     failed = 0
     for finding in findings:
         failed += not finding.ok
-        print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.seen}", flush=True)
+        print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.claim}: {finding.observed}", flush=True)
     return int(failed > 0)

@@ -52,18 +52,18 @@ class Cost:
         return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
 
 
-def cost(call: Callable[[], object], events: int, *, rounds: int, least_seconds: float = MIN_SECONDS) -> Cost:
+def cost(call: Callable[[], object], events: int, *, rounds: int, min_seconds: float = MIN_SECONDS) -> Cost:
     """What `call` costs this thread for each of its `events`. Each round repeats it until `least_seconds` are over."""
     call()
-    found = []
+    costs = []
     for _ in range(rounds):
         calls, began, spent = 0, time.thread_time(), 0.0
-        while spent < least_seconds:
+        while spent < min_seconds:
             call()
             calls += 1
             spent = time.thread_time() - began
-        found.append(spent / calls / events * 1e6)
-    return Cost(statistics.median(found), min(found), max(found))
+        costs.append(spent / calls / events * 1e6)
+    return Cost(statistics.median(costs), min(costs), max(costs))
 
 
 def yardstick(rounds: int) -> Cost:
@@ -91,10 +91,10 @@ class Parts:
         config = folder / f"scorer-{workload.features}.yaml"
         config.write_text(configuration("bench", "127.0.0.1:1", "exactly-once"))
         self.settings: Settings = load(config).settings
-        made = workload.package(folder / f"package-{workload.features}")
-        read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
+        package_folder = workload.package(folder / f"package-{workload.features}")
+        content = package.read(package_folder, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
         ready = loader(self.settings)
-        self.servable: Servable = make(read, Resolution(read.digest, "1.0.0", 1), ready, self.settings)
+        self.servable: Servable = make(content, Resolution(content.digest, "1.0.0", 1), ready, self.settings)
         target = TargetTopic(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
         self.scoring = BatchScorer(self.settings, target, target)
 
@@ -119,11 +119,11 @@ class Parts:
         outputs, signature = loaded.model.run(decoded.tensors), loaded.model.signature
         decoder: Any = SimpleNamespace(decode=lambda _: decoded)
         model: Any = SimpleNamespace(signature=signature, run=lambda _: outputs)
-        known = replace(loaded, decoder=decoder, model=model)  # they have answered before
+        stubbed = replace(loaded, decoder=decoder, model=model)  # they have answered before
         calls: dict[str, Callable[[], object]] = {
             "decode": lambda: loaded.decoder.decode(batch.values),
             "infer": lambda: loaded.score(decoded.tensors),
-            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=known), NOW),
+            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=stubbed), NOW),
             "score": lambda: self.scoring.score(batch, self.servable, NOW),
         }
         return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
@@ -142,8 +142,8 @@ def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dic
 
 
 def _row(parts: Parts, size: int, rounds: int) -> Row:
-    found = parts.costs(size, rounds)
-    return {"batch": size, "features": parts.workload.features, **{name: each.to_dict() for name, each in found.items()}}
+    costs = parts.costs(size, rounds)
+    return {"batch": size, "features": parts.workload.features, **{name: cost.to_dict() for name, cost in costs.items()}}
 
 
 def numbers(text: str) -> list[int]:

@@ -18,15 +18,15 @@ def latency(delays_ms: NDArray[Any]) -> dict[str, float | None]:
     """Percentiles and the maximum, in ms; None where there is nothing."""
     if not len(delays_ms):
         return dict.fromkeys(("p50_ms", "p99_ms", "p999_ms", "max_ms"))
-    found = np.percentile(delays_ms, (50, 99, 99.9, 100)).tolist()
-    return {name: round(value, 2) for name, value in zip(("p50_ms", "p99_ms", "p999_ms", "max_ms"), found, strict=True)}
+    values = np.percentile(delays_ms, (50, 99, 99.9, 100)).tolist()
+    return {name: round(value, 2) for name, value in zip(("p50_ms", "p99_ms", "p999_ms", "max_ms"), values, strict=True)}
 
 
 def firsts(arrivals: NDArray[Any]) -> NDArray[Any]:
     """The first arrival of each id: (3, n) with ids that ascend."""
     order = np.lexsort((arrivals[1], arrivals[0]))
-    kept = order[np.unique(arrivals[0][order], return_index=True)[1]]
-    first: NDArray[Any] = arrivals[:, kept]
+    first_indices = order[np.unique(arrivals[0][order], return_index=True)[1]]
+    first: NDArray[Any] = arrivals[:, first_indices]
     return first
 
 
@@ -69,6 +69,6 @@ def swap(ids: NDArray[Any], delays_ms: NDArray[Any], due_ms: NDArray[Any], asked
     before = latency(delays_ms[due < asked_ms])
     during = latency(delays_ms[(due >= asked_ms) & (due < flipped_ms + 1_000)])
     around = latency(delays_ms[np.abs(due - flipped_ms) <= 500])
-    known = before["p99_ms"] and around["p99_ms"]
-    ratio = round(float(around["p99_ms"] or 0) / float(before["p99_ms"] or 1), 2) if known else None
+    has_both = before["p99_ms"] and around["p99_ms"]
+    ratio = round(float(around["p99_ms"] or 0) / float(before["p99_ms"] or 1), 2) if has_both else None
     return {"before": before, "during": during, "swap_second": around, "p99_ratio": ratio}

@@ -67,14 +67,14 @@ def plain(workload: Workload, format_: str, written: Contents, values: list[byte
 def measured(content: str, folder: Path, seconds: float) -> list[dict[str, Any]]:
     """A row a way; each runs for about so many seconds. Raises AssertionError where two ways do not agree."""
     workload, count = CONTENTS[content]
-    every = list(ways(workload, count, folder))
+    all_ways = list(ways(workload, count, folder))
     expected = np.array(workload.rows(), np.float32)[np.arange(count) % POOL]
-    for name, _, decode in every:
+    for name, _, decode in all_ways:
         assert np.array_equal(decode(), expected), f"{content}: {name} decodes to something else"
-    best = dict.fromkeys((name for name, _, _ in every), float("inf"))
-    until = time.process_time() + seconds * len(every)
+    best = dict.fromkeys((name for name, _, _ in all_ways), float("inf"))
+    until = time.process_time() + seconds * len(all_ways)
     while time.process_time() < until:
-        for name, _, decode in every:
+        for name, _, decode in all_ways:
             began = time.process_time()
             decode()
             best[name] = min(best[name], time.process_time() - began)
@@ -88,7 +88,7 @@ def measured(content: str, folder: Path, seconds: float) -> list[dict[str, Any]]
             "us": round(microseconds[name], 3),
             "times_json": round(microseconds["json"] / microseconds[name], 2),
         }
-        for name, values, _ in every
+        for name, values, _ in all_ways
     ]
 
 

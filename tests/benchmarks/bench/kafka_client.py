@@ -30,15 +30,15 @@ def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int
     consumer = kafka.consumer(settings, "bench", f"bench-{uuid.uuid4().hex}", lambda _: None, lambda *_: None)
     partitions = consumer.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    seen, deadline = 0, time.monotonic() + PATIENCE_SECONDS
-    while seen < events and time.monotonic() < deadline:
+    count, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+    while count < events and time.monotonic() < deadline:
         first = consumer.poll(0.1)
         messages = [first, *consumer.consume(batch - 1, 0)] if first is not None else []
         for read in ("topic", "partition", "offset", "key", "value", "timestamp"):
             _ = [getattr(message, read)() for message in messages]
-        seen += len(messages)
+        count += len(messages)
     consumer.close()
-    return seen
+    return count
 
 
 def produce(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:

@@ -37,8 +37,8 @@ def main() -> None:
     parser.add_argument("machine", help="what it ran on, and how busy that was with other work")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.results.read_text().splitlines()]
-    found = kept(rows, json.loads(options.figures.read_text())["bus"], options.machine)
-    KEPT.write_text(json.dumps(found, indent=1) + "\n")
+    picture = kept(rows, json.loads(options.figures.read_text())["bus"], options.machine)
+    KEPT.write_text(json.dumps(picture, indent=1) + "\n")
 
 
 def kept(rows: Sequence[Row], bus: Sequence[Row], machine: str) -> Row:
@@ -46,8 +46,8 @@ def kept(rows: Sequence[Row], bus: Sequence[Row], machine: str) -> Row:
     if wrong := [row for row in rows if row["missing"] or row["dup"] or row["wrong"] or row["mode"] != "eos"]:
         raise ValueError(f"{wrong[0]['name']} was not exactly once in a run of {wrong[0]['kind']}: measure it again")
     names = list(dict.fromkeys(row["name"] for row in rows))
-    if lacking := [name for name in (OURS, *names) if not _of(rows, name, "drain")]:
-        raise ValueError(f"{lacking[0]} was not drained: run `harness.py drain --name {lacking[0]}`")
+    if undrained := [name for name in (OURS, *names) if not _of(rows, name, "drain")]:
+        raise ValueError(f"{undrained[0]} was not drained: run `harness.py drain --name {undrained[0]}`")
     ours = {"delivery": DELIVERY, **spread([_named(row, DRAINED) for row in _of(rows, OURS, "drain")])}
     paced = [{"delivery": DELIVERY, **row} for row in _paced(rows, OURS)]
     peers = [_peer(rows, name) for name in names if name != OURS]

@@ -61,8 +61,8 @@ def opened(folder: Path, layers: int, hidden: int) -> LoadedModel:
         "model": {"source": "oci:.", "deadline_ms": 2_500},
         "batching": {"max_events": 1},
     }
-    found = package.read(folder, name="lengths", version="1", digest="sha256:" + "0" * 64)
-    return loader(load(values).settings)(found)
+    content = package.read(folder, name="lengths", version="1", digest="sha256:" + "0" * 64)
+    return loader(load(values).settings)(content)
 
 
 def ways(loaded: LoadedModel) -> dict[str, Callable[[Sequence[bytes]], Any]]:
@@ -83,11 +83,11 @@ def measured(folder: Path, rounds: int, *, quick: bool) -> dict[str, Any]:
         scores = []
         for name, way in ways(loaded).items():
             began = time.process_time()
-            scores.append(np.array([float(one) for one in way(values).encoded()]))
+            scores.append(np.array([float(score) for score in way(values).encoded()]))
             rates.setdefault(name, []).append(len(values) / (time.process_time() - began))
         worst = max(worst, float(np.abs(scores[0] - scores[1]).max()))
-    rates = {name: found[1:] for name, found in rates.items()}  # the first round warms both
-    times = [one / other for one, other in zip(rates["grouped"], rates["padded"], strict=True)]
+    rates = {name: rounds_[1:] for name, rounds_ in rates.items()}  # the first round warms both
+    times = [grouped / padded for grouped, padded in zip(rates["grouped"], rates["padded"], strict=True)]
     return {"events_per_second": rates, "times_as_fast": times, "largest_difference": worst}
 
 
@@ -102,14 +102,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a tiny network: to see that it runs")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="scorestream-lengths-") as name:
-        found = measured(Path(name) / "encoder", options.rounds, quick=options.quick)
+        figures = measured(Path(name) / "encoder", options.rounds, quick=options.quick)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
     else:
-        for way, rates in found["events_per_second"].items():
+        for way, rates in figures["events_per_second"].items():
             print(f"{way:8} {spread(rates)} events/s (min / median / max of {options.rounds} rounds)")
-        print(f"{'':8} {spread(found['times_as_fast'])} times as fast")
-    return 0 if found["largest_difference"] < 1e-5 else 1
+        print(f"{'':8} {spread(figures['times_as_fast'])} times as fast")
+    return 0 if figures["largest_difference"] < 1e-5 else 1
 
 
 if __name__ == "__main__":

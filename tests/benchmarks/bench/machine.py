@@ -77,20 +77,20 @@ class Sampler(threading.Thread):
         """
         times, *columns = np.array(self._samples).T
         seconds = max(end - start, 1e-3)
-        own, core, rest, broker = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
+        process, core, rest, broker = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
         return {
-            "cpu_us_per_event": round(own / max(events, 1) * 1e6, 2),
+            "cpu_us_per_event": round(process / max(events, 1) * 1e6, 2),
             "broker_cpu_us_per_event": round(broker / max(events, 1) * 1e6, 2),
-            "others_on_core": round(max(0.0, core - own) / seconds, 3),
+            "others_on_core": round(max(0.0, core - process) / seconds, 3),
             "rest_busy": round(rest / seconds / len(self._cores.others), 3),
         }
 
     def run(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             try:
-                own, broker, each = cpu_seconds(self._pid), cpu_seconds(self._broker), psutil.cpu_times(percpu=True)
-                rest = sum(_busy(each[number]) for number in self._cores.others)
-                self._samples.append((time.time(), own, _busy(each[self._cores.scorer]), rest, broker))
+                process, broker, core_times = cpu_seconds(self._pid), cpu_seconds(self._broker), psutil.cpu_times(percpu=True)
+                rest = sum(_busy(core_times[number]) for number in self._cores.others)
+                self._samples.append((time.time(), process, _busy(core_times[self._cores.scorer]), rest, broker))
             except psutil.NoSuchProcess:
                 return
 
@@ -129,9 +129,9 @@ def time_used(processes: Iterable[psutil.Process]) -> float:
 def memory(pid: int) -> dict[str, float]:
     """MiB: resident, and proportional (what is shared is divided by those who share it), of a process and its descendants. A
     scorer's parent shares nearly all that it has with its workers, and is left out of the first."""
-    found = [process.memory_full_info() for process in family(pid)]
-    resident = sum(m.rss for m in found[1:] or found)
-    return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in found) / 2**20, 1)}
+    infos = [process.memory_full_info() for process in family(pid)]
+    resident = sum(m.rss for m in infos[1:] or infos)
+    return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in infos) / 2**20, 1)}
 
 
 def status_mib(key: str, pid: int | str = "self") -> float:

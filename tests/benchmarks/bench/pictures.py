@@ -29,8 +29,8 @@ def package(folder: Path, seed: int) -> Path:
 
 
 def first_pixel(path: Path, factor: float) -> None:
-    named = {"begins": [0, 0, 0], "ends": [1, 1, 1], "axes": [1, 2, 3], "row": [-1, 1]}
-    constants = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in named.items()]
+    arrays = {"begins": [0, 0, 0], "ends": [1, 1, 1], "axes": [1, 2, 3], "row": [-1, 1]}
+    constants = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in arrays.items()]
     constants.append(numpy_helper.from_array(np.array([factor], np.float32), "factor"))
     nodes = [
         helper.make_node("Slice", ["x", "begins", "ends", "axes"], ["pixel"]),
@@ -43,7 +43,7 @@ def first_pixel(path: Path, factor: float) -> None:
 
 
 def events(count: int) -> Iterator[bytes]:
-    pool = [one.tobytes() for one in np.random.default_rng(7).integers(0, 256, (POOL, BYTES), np.uint8)]
+    pool = [picture.tobytes() for picture in np.random.default_rng(7).integers(0, 256, (POOL, BYTES), np.uint8)]
     return (pool[number % POOL] for number in range(count))
 
 

@@ -54,10 +54,10 @@ def write(source: Path, target: Path) -> None:
     target.write_text(draw(json.loads(source.read_text())), encoding="utf-8")
 
 
-def draw(found: Mapping[str, Any]) -> str:
+def draw(figures: Mapping[str, Any]) -> str:
     """The SVG of a run's figures, beside those of its peers."""
-    programs = [_own(found), *map(_peer, (found if "peers" in found else json.loads(KEPT.read_text()))["peers"])]
-    bars = [*programs, _bus(found["bus"])] if found.get("bus") else programs
+    programs = [_our_program(figures), *map(_peer, (figures if "peers" in figures else json.loads(KEPT.read_text()))["peers"])]
+    bars = [*programs, _bus(figures["bus"])] if figures.get("bus") else programs
     charts = TOP + ROW * len(bars) + 30
     height = charts + 24 + CHART_HEIGHT + 56
     return "\n".join(
@@ -76,9 +76,9 @@ def draw(found: Mapping[str, Any]) -> str:
     )
 
 
-def _own(found: Mapping[str, Any]) -> Program:
-    drains = [row for row in found["drain"] if row["delivery"] == DELIVERY]
-    paced = [row for row in found["paced"] if row["delivery"] == DELIVERY and row.get("p50_ms")]
+def _our_program(figures: Mapping[str, Any]) -> Program:
+    drains = [row for row in figures["drain"] if row["delivery"] == DELIVERY]
+    paced = [row for row in figures["paced"] if row["delivery"] == DELIVERY and row.get("p50_ms")]
     if not (drains and paced):
         raise ValueError(f"the file has no {DELIVERY} figures of the groups drain and paced: run both")
     ends = [
@@ -108,18 +108,18 @@ def _span(values: Sequence[float]) -> Span:
 
 
 def _bars(
-    x: float, title: str, programs: Sequence[Program], figure: Callable[[Program], Span], told: Callable[[float], str]
+    x: float, title: str, programs: Sequence[Program], figure: Callable[[Program], Span], format_value: Callable[[float], str]
 ) -> Iterator[str]:
     """A column of bars, one for each program."""
     yield _text(x, 24, title, weight="bold")
-    most = max(figure(program)[1] for program in programs)
+    maximum = max(figure(program)[1] for program in programs)
     for number, program in enumerate(programs):
         y, (lowest, highest) = TOP + ROW * number + 5, figure(program)
         dark, light = _colours(program, number)
-        yield _bar(x, y, BAR * highest / most, light)
-        yield _bar(x, y, BAR * lowest / most, dark)
-        ends = dict.fromkeys((told(lowest), told(highest)))
-        yield _text(x + BAR * highest / most + 6, y + 12, "-".join(ends), size=11)
+        yield _bar(x, y, BAR * highest / maximum, light)
+        yield _bar(x, y, BAR * lowest / maximum, dark)
+        ends = dict.fromkeys((format_value(lowest), format_value(highest)))
+        yield _text(x + BAR * highest / maximum + 6, y + 12, "-".join(ends), size=11)
 
 
 def _chart(x: float, y: float, chart: Chart, programs: Sequence[Program]) -> Iterator[str]:

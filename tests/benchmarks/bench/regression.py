@@ -34,9 +34,9 @@ class Verdict:
     dearer: bool
 
 
-def verdicts(found: Mapping[str, float], baseline: Mapping[str, float], tolerance: float = TOLERANCE) -> list[Verdict]:
+def verdicts(multiples: Mapping[str, float], baseline: Mapping[str, float], tolerance: float = TOLERANCE) -> list[Verdict]:
     """One for each measured component. Raises KeyError for one that the baseline lacks."""
-    return [Verdict(name, value, baseline[name], value > tolerance * baseline[name]) for name, value in found.items()]
+    return [Verdict(name, value, baseline[name], value > tolerance * baseline[name]) for name, value in multiples.items()]
 
 
 def measure(rounds: int = ROUNDS) -> dict[str, float]:
@@ -54,16 +54,16 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="make this run the baseline")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout")
     options = parser.parse_args()
-    found = measure()
+    multiples = measure()
     if options.write:
-        BASELINE.write_text(json.dumps(found, indent=1) + "\n")
-    judged = verdicts(found, json.loads(BASELINE.read_text()))
+        BASELINE.write_text(json.dumps(multiples, indent=1) + "\n")
+    results = verdicts(multiples, json.loads(BASELINE.read_text()))
     if options.json:
-        print(json.dumps([asdict(verdict) for verdict in judged]))
+        print(json.dumps([asdict(verdict) for verdict in results]))
     else:
-        for v in judged:
+        for v in results:
             print(f"{'DEARER' if v.dearer else 'ok':6} {v.name:12} {v.multiple:8.4f}, baseline {v.baseline:.4f} (x{TOLERANCE})")
-    return int(any(verdict.dearer for verdict in judged))
+    return int(any(verdict.dearer for verdict in results))
 
 
 if __name__ == "__main__":

@@ -27,17 +27,17 @@ COUNTED = (
 """Groups whose rows say how many events were missing or answered twice."""
 
 
-def tables(found: Mapping[str, Any]) -> Iterator[Table]:
-    if parts := found.get("components"):
+def tables(figures: Mapping[str, Any]) -> Iterator[Table]:
+    if parts := figures.get("components"):
         yield _components(parts)
     for group in ("bus", *COUNTED, "start"):
-        if rows := found.get(group):
+        if rows := figures.get(group):
             yield _rows(group, [_flat(row) for row in rows])
 
 
-def faults(found: Mapping[str, Any]) -> int:
+def faults(figures: Mapping[str, Any]) -> int:
     """Events missing, answered twice or answered wrongly, over all measurements."""
-    rows = [row for group in COUNTED for row in found.get(group, [])]
+    rows = [row for group in COUNTED for row in figures.get(group, [])]
     return sum(row["missing"] + row["duplicates"] + row.get("wrong", 0) for row in rows)
 
 

@@ -50,22 +50,22 @@ def measured(content: str, batches: Sequence[int], rounds: int, least: float = M
     }
     for size in batches:
         batch = values[:size]
-        one, other = (decoder.decode(batch) for decoder in ways.values())
-        assert list(one.ids) == list(other.ids)
-        assert one.tensors["x"].tobytes() == other.tensors["x"].tobytes()
-        found: dict[str, list[float]] = {name: [] for name in ways}
+        native, msgspec_only = (decoder.decode(batch) for decoder in ways.values())
+        assert list(native.ids) == list(msgspec_only.ids)
+        assert native.tensors["x"].tobytes() == msgspec_only.tensors["x"].tobytes()
+        costs: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(rounds):
             for name, decoder in ways.items():
-                found[name].append(cost(_call(decoder, batch), size, rounds=1, least_seconds=least).us)
-        yield {"content": content, "batch": size, **{name: _spread(each) for name, each in found.items()}}
+                costs[name].append(cost(_call(decoder, batch), size, rounds=1, min_seconds=least).us)
+        yield {"content": content, "batch": size, **{name: _spread(samples) for name, samples in costs.items()}}
 
 
 def _call(decoder: JsonDecoder, batch: list[bytes]) -> Callable[[], object]:
     return lambda: decoder.decode(batch)
 
 
-def _spread(found: Sequence[float]) -> dict[str, float]:
-    return {"us": round(statistics.median(found), 3), "lowest": round(min(found), 3), "highest": round(max(found), 3)}
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"us": round(statistics.median(values), 3), "lowest": round(min(values), 3), "highest": round(max(values), 3)}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -61,10 +61,10 @@ class Splitting:
         return spent / 1_000 / self._events
 
     def _candidate(self, folder: Path) -> Servable:
-        read = package.read(Workload().package(folder), name="bench", version="1.0.1", digest=DIGEST)
+        content = package.read(Workload().package(folder), name="bench", version="1.0.1", digest=DIGEST)
         resolution = Resolution(DIGEST, "1.0.1", 1)
-        made = make(read, resolution, lambda _: self._parts.servable.loaded, self._parts.settings)
-        return made.in_role(resolution, "", CANARY)
+        servable = make(content, resolution, lambda _: self._parts.servable.loaded, self._parts.settings)
+        return servable.in_role(resolution, "", CANARY)
 
     def _batch(self) -> ColumnarBatch:
         count = self._events
@@ -88,9 +88,9 @@ def measure(events: int, rounds: int) -> dict[str, float]:
     """Medians over the rounds: of a batch without a canary, with one, and of the difference of two that follow each other."""
     with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
         splitting = Splitting(Path(name), events)
-        found = np.array([[splitting.us(split=False), splitting.us(split=True)] for _ in range(rounds + 1)][1:])
-    alone, split = np.median(found, axis=0).tolist()
-    more = float(np.median(found[:, 1] - found[:, 0]))
+        costs = np.array([[splitting.us(split=False), splitting.us(split=True)] for _ in range(rounds + 1)][1:])
+    alone, split = np.median(costs, axis=0).tolist()
+    more = float(np.median(costs[:, 1] - costs[:, 0]))
     return {"score_us": round(alone, 3), "score_us_split": round(split, 3), "more_us": round(more, 3)}
 
 

@@ -62,9 +62,11 @@ class Stage:
 
     def command(self, *arguments: str) -> None:
         """A command of the product that must succeed."""
-        done = subprocess.run([executable(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode()}")
+        completed = subprocess.run(
+            [executable(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, check=False
+        )
+        if completed.returncode != 0:
+            raise RuntimeError(f"{' '.join(arguments)} ended with {completed.returncode}: {completed.stderr.decode()}")
 
     def push(self, version: str, seed: int) -> None:
         """A version; those of one seed compute the same."""
@@ -99,8 +101,8 @@ class Stage:
             tables: the settings of the tables by name; default: no tables.
         """
         name = f"{name}-{uuid.uuid4().hex[:6]}"
-        made = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
-        made[f"{name}.scores"].result(30)
+        futures = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
+        futures[f"{name}.scores"].result(30)
         config = json.loads(configuration(name, self.servers, delivery))
         if source:
             config["input"]["topics"] = [source]
@@ -147,8 +149,8 @@ class Stage:
         """`scorer run` on the scorer's core, until the block ends; it must end with code 0."""
         log = self.folder / f"{name}{''.join(flags[:1])}.log"
         command = self.cores.pinned(executable("scorer"), "run", f"{name}.yaml", "--workers", str(workers), *flags)
-        with log.open("wb") as said:
-            process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         running = Running(process, log)
         try:
             yield running
@@ -207,12 +209,12 @@ class Running:
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def until(self, done: Callable[[], bool], what: str, every_seconds: float = 0.05) -> None:
+    def until(self, condition: Callable[[], bool], effect: str, every_seconds: float = 0.05) -> None:
         """Wait for an effect. Raises RuntimeError where the scorer ends before, or it does not come."""
-        within(lambda: done() or self.process.poll() is not None, PATIENCE_SECONDS, every=every_seconds)
-        if not done():
+        within(lambda: condition() or self.process.poll() is not None, PATIENCE_SECONDS, every=every_seconds)
+        if not condition():
             code = self.process.poll()
-            raise RuntimeError(f"{what} did not come in {PATIENCE_SECONDS:.0f} s, exit code {code}: {self.said[-2_000:]}")
+            raise RuntimeError(f"{effect} did not come in {PATIENCE_SECONDS:.0f} s, exit code {code}: {self.said[-2_000:]}")
 
 
 class Reader:
@@ -230,14 +232,14 @@ class Reader:
 
     def wait(self, count: int) -> None:
         """Until it has seen so many, or half a minute has brought nothing."""
-        still = 0
-        while self.seen < count and still < 60:
+        idle_reads = 0
+        while self.seen < count and idle_reads < 60:
             before = self.seen
             self._next()
-            still = 0 if self.seen > before else still + 1
+            idle_reads = 0 if self.seen > before else idle_reads + 1
 
     def finish(self) -> NDArray[Any]:
         """Ids, arrival times in Unix ms and version numbers: (3, n)."""
         self._process.communicate(b"\n")
-        found: NDArray[Any] = np.load(self._path)
-        return found
+        arrivals: NDArray[Any] = np.load(self._path)
+        return arrivals

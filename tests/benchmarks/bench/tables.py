@@ -97,8 +97,8 @@ def measured(bootstrap_servers: str, topic: str, count: int, partitions: int, ra
             time.sleep(POLL_SECONDS)
         seconds = time.perf_counter() - began[0]
         cpu_seconds = time.process_time() - began[1]
-        held, size = tables.sizes()["rows"]
-        assert held == count, f"{held} rows of {count}"
+        row_count, size = tables.sizes()["rows"]
+        assert row_count == count, f"{row_count} rows of {count}"
         figures = {
             "rows_per_second": round(count / seconds),
             "rows_per_cpu_second": round(count / cpu_seconds),

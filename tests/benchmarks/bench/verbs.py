@@ -15,18 +15,18 @@ def compared(stage: Stage, source: str, events: int) -> Figures:
     """One `scorer compare` of the two versions over all events of a topic, from its start to its end, on the scorer's core."""
     name = stage.make("compare", "exactly-once", source=source)
     anything = ["--max-errors", "1", "--max-flips", "1", "--max-psi", "1000"]
-    verb = [executable("scorer"), "compare", f"{name}.yaml", "2.0.0", "--events", str(events), *anything, "--json"]
+    command = [executable("scorer"), "compare", f"{name}.yaml", "2.0.0", "--events", str(events), *anything, "--json"]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(stage.cores.pinned(*verb), cwd=stage.folder, capture_output=True, check=True)
+    completed = subprocess.run(stage.cores.pinned(*command), cwd=stage.folder, capture_output=True, check=True)
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    told = orjson.loads(done.stdout)
+    report = orjson.loads(completed.stdout)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "seconds": round(seconds, 2),
         "cpu_us_per_event": round(cpu / events * 1e6, 2),
-        "champion_us": told["cost_us_per_event"]["champion"],
-        "candidate_us": told["cost_us_per_event"]["candidate"],
-        "missing": events - told["scored_by_both"],
+        "champion_us": report["cost_us_per_event"]["champion"],
+        "candidate_us": report["cost_us_per_event"]["candidate"],
+        "missing": events - report["scored_by_both"],
         "duplicates": 0,
     }
 
@@ -42,9 +42,9 @@ def traced(stage: Stage, source: str, events: int, questions: int) -> list[Figur
 
 def _traced(stage: Stage, name: str, source: str, number: int) -> Figures:
     place = {"topic": source, "partition": number % PARTITIONS, "offset": number // PARTITIONS}
-    verb = [executable("scorer"), "lineage", f"{name}.yaml", "/".join(map(str, place.values())), "--json"]
+    command = [executable("scorer"), "lineage", f"{name}.yaml", "/".join(map(str, place.values())), "--json"]
     began = time.monotonic()
-    done = subprocess.run(stage.cores.pinned(*verb), cwd=stage.folder, capture_output=True, check=True)
-    seconds, told = time.monotonic() - began, orjson.loads(done.stdout)
-    known = told["answer"]["source"] == place and told["move"]["revision"] == 1
-    return {"seconds": round(seconds, 3), "missing": int(not known), "duplicates": 0}
+    completed = subprocess.run(stage.cores.pinned(*command), cwd=stage.folder, capture_output=True, check=True)
+    seconds, lineage = time.monotonic() - began, orjson.loads(completed.stdout)
+    correct = lineage["answer"]["source"] == place and lineage["move"]["revision"] == 1
+    return {"seconds": round(seconds, 3), "missing": int(not correct), "duplicates": 0}

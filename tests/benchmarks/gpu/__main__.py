@@ -48,7 +48,7 @@ BUCKET_COLUMNS = (
 )
 DRAIN_COLUMNS = ("workers", "events_per_second", "gpu_busy", "gpu_mib")
 PACED_COLUMNS = ("rate", "p50_ms", "p99_ms", "swap_pause_ms", "gpu_mib", "gpu_mib_with_two_versions")
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -63,18 +63,26 @@ def main(arguments: Sequence[str]) -> int:
     devices = options.device or ["cuda", "tensorrt"]
     if options.keep and (options.quick or "cpu" in devices):
         parser.error("--keep is for whole runs on a GPU")
-    run = Run([one for one in networks(quick=options.quick) if one.name in (options.network or names)], quick=options.quick)
+    run = Run(
+        [network for network in networks(quick=options.quick) if network.name in (options.network or names)],
+        quick=options.quick,
+    )
     with tempfile.TemporaryDirectory(prefix="scorestream-gpu-") as folder:
         for device in devices:
             if run.has(device):
                 for part in options.only or PARTS:
                     getattr(run, part)(device, Path(folder))
-    found = {"machine": _machine(devices), "date": dt.datetime.now(dt.UTC).date().isoformat(), "commit": _commit(), **run.found}
+    report = {
+        "machine": _machine(devices),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": _commit(),
+        **run.report,
+    }
     run.show()
-    print(json.dumps(found, indent=2))
+    print(json.dumps(report, indent=2))
     if options.keep and run.measured:
-        table.keep(found)
-    return 3 if not run.measured else int(not all(one["ok"] for one in run.found["faults"]))
+        table.keep(report)
+    return 3 if not run.measured else int(not all(finding["ok"] for finding in run.report["faults"]))
 
 
 class Run:
@@ -83,11 +91,11 @@ class Run:
     def __init__(self, chosen: Sequence[Network], *, quick: bool) -> None:
         self._networks = chosen
         self._quick = quick
-        self.found: dict[str, Any] = {"quick": quick, "figures": [], "broker": [], "faults": [], "not_run": []}
+        self.report: dict[str, Any] = {"quick": quick, "figures": [], "broker": [], "faults": [], "not_run": []}
 
     @property
     def measured(self) -> bool:
-        return any(self.found[name] for name in ("figures", "broker", "faults"))
+        return any(self.report[name] for name in ("figures", "broker", "faults"))
 
     def has(self, device: str) -> bool:
         """Whether the device is there; that it is not is noted."""
@@ -99,21 +107,21 @@ class Run:
         return True
 
     def loop(self, device: str, folder: Path) -> None:
-        def one(network: Network, until: float) -> dict[str, Any]:
+        def measure_network(network: Network, until: float) -> dict[str, Any]:
             package = network.package(folder / f"{network.name}-{device}")
             return measure(network, device, package, quick=self._quick, until=until)
 
-        self.found["figures"] += self._each("loop", device, self._networks, one)
+        self.report["figures"] += self._each("loop", device, self._networks, measure_network)
 
     def broker(self, device: str, folder: Path) -> None:
         large = [network for network in self._networks if network.name != "tab30"]  # that one's broker is what is measured
         with EmbeddedBroker(heap_mb=1_024, quick_start=False) as broker:
             servers = broker.bootstrap_servers
 
-            def one(network: Network, _: float) -> dict[str, Any]:
+            def measure_network(network: Network, _: float) -> dict[str, Any]:
                 return on_broker(network, device, servers, folder / f"{network.name}-{device}-broker", quick=self._quick)
 
-            self.found["broker"] += self._each("broker", device, large, one)
+            self.report["broker"] += self._each("broker", device, large, measure_network)
 
     def faults(self, device: str, folder: Path) -> None:
         place = folder / f"faults-{device}"
@@ -123,15 +131,15 @@ class Run:
                 self._fault(finding)
 
     def _each(
-        self, part: str, device: str, chosen: Sequence[Network], measured: Callable[[Network, float], dict[str, Any]]
+        self, part: str, device: str, chosen: Sequence[Network], measure_one: Callable[[Network, float], dict[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         until = time.monotonic() + SECONDS
         for network in chosen:
-            talk.print(f"{part}: {network.name} on {device} ...", markup=False)
+            console.print(f"{part}: {network.name} on {device} ...", markup=False)
             try:
                 if time.monotonic() > until:
                     raise TimeoutError("out of time")
-                yield measured(network, until)
+                yield measure_one(network, until)
             except REFUSED as error:
                 self._not_run(network.name, device, str(error))
             except Exception as error:  # noqa: BLE001 - told as a fault; the others go on, and what was measured is kept
@@ -139,30 +147,30 @@ class Run:
                 self._fault(Finding(f"{part}: {network.name} on {device}", f"{type(error).__name__}: {error}", ok=False))
 
     def _fault(self, finding: Finding) -> None:
-        talk.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.seen}", markup=False)
-        self.found["faults"].append(finding._asdict())
+        console.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.claim}: {finding.observed}", markup=False)
+        self.report["faults"].append(finding._asdict())
 
-    def _not_run(self, network: str, device: str, why: str) -> None:
-        self.found["not_run"].append({"network": network, "device": device, "why": why})
+    def _not_run(self, network: str, device: str, reason: str) -> None:
+        self.report["not_run"].append({"network": network, "device": device, "why": reason})
 
     def show(self) -> None:
         """Tables, and what was not run."""
         shown = Table("network", "device", *BUCKET_COLUMNS, title="through the loop")
         drained = Table("network", "device", *DRAIN_COLUMNS, "of directly", title="on a broker, a full topic")
         paced = Table("network", "device", *PACED_COLUMNS, title="on a broker, at half of that, and a swap")
-        for one in self.found["figures"]:
-            for row in one["buckets"]:
-                shown.add_row(one["network"], one["device"], *_cells(row, BUCKET_COLUMNS))
-        for one in self.found["broker"]:
-            for row in one["drained"]:
-                share = row["events_per_second"] / one["directly_events_per_second"]
-                drained.add_row(one["network"], one["device"], *_cells(row, DRAIN_COLUMNS), f"{share:.3g}")
-            paced.add_row(one["network"], one["device"], *_cells(one["paced"], PACED_COLUMNS))
+        for result in self.report["figures"]:
+            for row in result["buckets"]:
+                shown.add_row(result["network"], result["device"], *_cells(row, BUCKET_COLUMNS))
+        for result in self.report["broker"]:
+            for row in result["drained"]:
+                share = row["events_per_second"] / result["directly_events_per_second"]
+                drained.add_row(result["network"], result["device"], *_cells(row, DRAIN_COLUMNS), f"{share:.3g}")
+            paced.add_row(result["network"], result["device"], *_cells(result["paced"], PACED_COLUMNS))
         for each in (shown, drained, paced):
             if each.row_count:
-                talk.print(each)
-        for one in self.found["not_run"]:
-            talk.print(f"NOT RUN {one['network']} on {one['device']}: {one['why']}", markup=False)
+                console.print(each)
+        for result in self.report["not_run"]:
+            console.print(f"NOT RUN {result['network']} on {result['device']}: {result['why']}", markup=False)
 
 
 def _cells(row: dict[str, Any], names: Sequence[str]) -> list[str]:
@@ -171,18 +179,18 @@ def _cells(row: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 def _machine(devices: Sequence[str]) -> str:
     if "cpu" not in devices:
-        asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
         try:
-            said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
         except (OSError, subprocess.CalledProcessError, IndexError):
             return "no NVIDIA card"
-        return ", driver ".join(part.strip() for part in said.split(","))
+        return ", driver ".join(part.strip() for part in output.split(","))
     return platform.processor() or platform.machine()
 
 
 def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    completed = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return completed.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

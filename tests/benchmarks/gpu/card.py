@@ -5,9 +5,9 @@ import subprocess
 import threading
 from typing import Any, Self
 
-EACH_MS = 200
-ASKED = "utilization.gpu,memory.used"
-QUESTION = ("nvidia-smi", "--id=0", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits", f"-lms={EACH_MS}")
+INTERVAL_MS = 200
+FIELDS = "utilization.gpu,memory.used"
+COMMAND = ("nvidia-smi", "--id=0", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits", f"-lms={INTERVAL_MS}")
 
 
 class Card:
@@ -18,7 +18,7 @@ class Card:
 
     def __enter__(self) -> Self:
         try:
-            self._process: subprocess.Popen[str] | None = subprocess.Popen(QUESTION, stdout=subprocess.PIPE, text=True)
+            self._process: subprocess.Popen[str] | None = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True)
         except FileNotFoundError:
             self._process = None
             return self
@@ -46,7 +46,7 @@ class Card:
         if not self._samples:
             return {}
         busy = [share for share, _ in self._samples]
-        working = [at for at, share in enumerate(busy) if share] or [0]
+        working = [index for index, share in enumerate(busy) if share] or [0]
         span = busy[working[0] : working[-1] + 1]
         used = [mib for _, mib in self._samples]
         return {"gpu_busy": round(sum(span) / len(span) / 100, 3), "gpu_mib": max(used) - used[0]}

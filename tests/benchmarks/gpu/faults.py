@@ -26,14 +26,16 @@ def faults(device: str, servers: str, folder: Path) -> Iterator[Finding]:
         letters = {json.loads(letter["value"])["id"]: letter["reason"] for letter in rig.dead()}
         expected = dict.fromkeys((f"e{number}" for number in BAD), "inference-failed")
         yield Finding(f"{device}: no memory, no end: these alone are dead letters", str(letters), letters == expected)
-        found = rig.faults()
-        yield Finding(f"{device}: events lost, doubled or out of order", str(found or "none"), not found)
+        violations = rig.faults()
+        yield Finding(f"{device}: events lost, doubled or out of order", str(violations or "none"), not violations)
         yield Finding(f"{device}: the process that had them lives on", f"{scorer.deaths} deaths", not scorer.deaths)
         yield Finding(f"{device}: it ends in good order", f"code {(code := scorer.stop())}", code == 0)
         if device != "cpu":
-            without = rig.start("b", CUDA_VISIBLE_DEVICES="")
-            code = without.wait()
-            named = next((line for line in without.said.splitlines() if "model.device is" in line), "nothing")
-            yield Finding(f"{device}: without the card it is refused at start, by name", named, code == 2 and device in named)
+            hidden = rig.start("b", CUDA_VISIBLE_DEVICES="")
+            code = hidden.wait()
+            message = next((line for line in hidden.said.splitlines() if "model.device is" in line), "nothing")
+            yield Finding(
+                f"{device}: without the card it is refused at start, by name", message, code == 2 and device in message
+            )
     finally:
         rig.close()

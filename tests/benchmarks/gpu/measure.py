@@ -27,10 +27,10 @@ def measure(network: Network, device: str, package: Path, *, quick: bool, until:
     ground = Ground(package, network.event_format, package.parent / "cache", device=device, buckets=SIZES[quick])
     alone = _alone(ground, SIZES[quick])
     limit = max(size / seconds for size, seconds in alone.items())
-    rows, late = [], []
+    rows, skipped = [], []
     for size, seconds in alone.items():
         if time.monotonic() > until:
-            late.append(size)
+            skipped.append(size)
         else:
             rows.append(_row(ground, network, size, seconds, limit, SECONDS[quick]))
     return {
@@ -39,7 +39,7 @@ def measure(network: Network, device: str, package: Path, *, quick: bool, until:
         "device_events_per_second": limit,
         "worthwhile_buckets": select_sizes(alone),
         "buckets": rows,
-        "not_run": {"out of time": late, "slower than 2 s": [size for size in SIZES[quick] if size not in alone]},
+        "not_run": {"out of time": skipped, "slower than 2 s": [size for size in SIZES[quick] if size not in alone]},
     }
 
 

@@ -48,9 +48,9 @@ def networks(*, quick: bool) -> list[Network]:
     """All of them; `quick`: as small as shows that everything works."""
     bert = (2, 64, 1_000) if quick else (12, 768, 30_522)
     side, channels = (32, 8) if quick else (224, 64)
-    found = []
+    large = []
     for number, name in ((np.float32, ""), (np.float16, "-float16")):
-        found += [_bert(f"bert-base{name}", number, *bert), _resnet(f"resnet-50{name}", number, side, channels)]
+        large += [_bert(f"bert-base{name}", number, *bert), _resnet(f"resnet-50{name}", number, side, channels)]
     perceptron = Network(
         "tab30",
         {"dtype": "float32", **_array(30)},
@@ -58,14 +58,14 @@ def networks(*, quick: bool) -> list[Network]:
         lambda random: random.normal(size=30).round(6),
         lambda path, seed: network(path, (30, 64, 32, 1), seed),
     )
-    return [*found, perceptron]
+    return [*large, perceptron]
 
 
 def pool(network: Network, count: int) -> Sequence[bytes]:
     """`count` events, of which a few differ."""
     random = np.random.default_rng(1)
-    few = [network.event(random) for _ in range(min(count, 64))]
-    return [few[number % len(few)] for number in range(count)]
+    distinct = [network.event(random) for _ in range(min(count, 64))]
+    return [distinct[number % len(distinct)] for number in range(count)]
 
 
 def _array(length: int) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def on_broker(network: Network, device: str, servers: str, folder: Path, *, quic
     folder.mkdir()
     packages = [network.package(folder / f"{seed + 1}.0.0", seed) for seed in (0, 1)]
     limit = directly(network, device, packages[0] / "model.onnx", SIZES[quick], SECONDS[quick])
-    events, most = pool(network, _count(limit * SECONDS[quick], network)), max(SIZES[quick])
-    rows = [_drained(network, device, servers, packages, folder, events, workers, most) for workers in WORKERS[quick]]
+    events, max_events = pool(network, _count(limit * SECONDS[quick], network)), max(SIZES[quick])
+    rows = [_drained(network, device, servers, packages, folder, events, workers, max_events) for workers in WORKERS[quick]]
     best = max(row["events_per_second"] for row in rows)
     return {
         "network": network.name,
@@ -47,7 +47,9 @@ def on_broker(network: Network, device: str, servers: str, folder: Path, *, quic
         "directly_events_per_second": round(limit, 1),
         "share_of_directly": round(best / limit, 3),
         "drained": rows,
-        "paced": _paced(network, device, servers, packages, folder, rows[0]["events_per_second"] / 2, 2 * SECONDS[quick], most),
+        "paced": _paced(
+            network, device, servers, packages, folder, rows[0]["events_per_second"] / 2, 2 * SECONDS[quick], max_events
+        ),
     }
 
 
@@ -56,12 +58,14 @@ def _count(events: float, network: Network) -> int:
     return max(MIN_EVENTS, int(min(events, MAX_BYTES / size)))
 
 
-def _rig(network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str, most: int) -> Rig:
+def _rig(
+    network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str, max_events: int
+) -> Rig:
     """A scorer's surroundings, with batches of so many events, both versions in a registry and the first in production."""
     place = folder / name
     place.mkdir()
     settings = {"format": network.event_format, "id": "header:ce_id", **ROOM}
-    model, batching = {"device": device, "load_seconds": 600}, {"max_events": most}
+    model, batching = {"device": device, "load_seconds": 600}, {"max_events": max_events}
     rig = Rig(servers, place, f"{network.name}-{device}-{name}", input=settings, model=model, batching=batching)
     for package in packages:
         rig.push(package, package.name)
@@ -79,10 +83,10 @@ def _drained(
     folder: Path,
     events: Sequence[bytes],
     workers: int,
-    most: int,
+    max_events: int,
 ) -> dict[str, Any]:
     """So many workers over a full topic."""
-    rig = _rig(network, device, servers, packages, folder, f"drain-{workers}", most)
+    rig = _rig(network, device, servers, packages, folder, f"drain-{workers}", max_events)
     try:
         load = Load(rig)
         for event in events:
@@ -117,10 +121,10 @@ def _paced(
     folder: Path,
     rate: float,
     seconds: float,
-    most: int,
+    max_events: int,
 ) -> dict[str, Any]:
     """A steady rate; after half of the time another version is promoted, and both are on the device for a while."""
-    rig = _rig(network, device, servers, packages, folder, "paced", most)
+    rig = _rig(network, device, servers, packages, folder, "paced", max_events)
     try:
         load, arrivals = Load(rig), Arrivals(rig)
         promotion = threading.Thread(target=rig.promote, args=("2.0.0",))
@@ -138,7 +142,7 @@ def _paced(
             load.close()
             promotion.join()
             until(lambda: rig.answered() >= len(events), f"{len(events)} answers")
-        until(lambda: len(arrivals.seen) >= len(events), "all arrivals")
+        until(lambda: len(arrivals.rows) >= len(events), "all arrivals")
         arrivals.close()
         rig.assert_clean(events=len(events))
         assert scorer.stop() == 0, scorer.said
@@ -149,7 +153,7 @@ def _paced(
 
 def _latency(arrivals: "Arrivals", due: NDArray[np.float64]) -> dict[str, Any]:
     """ms: percentiles before the promotion, and the longest time without a score within a second of the swap."""
-    ids, times, versions = (np.array(column) for column in zip(*arrivals.seen, strict=True))
+    ids, times, versions = (np.array(column) for column in zip(*arrivals.rows, strict=True))
     late = (times - due[ids.astype(np.int64)]) * 1_000
     first_half = late[ids < len(due) // 2]
     flipped = times[versions == "2.0.0"].min() if "2.0.0" in versions else float("nan")
@@ -192,7 +196,7 @@ class Arrivals:
     """(id, Unix time, version) of each score when a read_committed reader sees it, in a thread of its own until `close`."""
 
     def __init__(self, rig: Rig) -> None:
-        self.seen: list[tuple[int, float, str]] = []
+        self.rows: list[tuple[int, float, str]] = []
         self._follower = Follower(rig.bootstrap_servers, rig.scores_topic, grows=False)
         self._closed = False
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -202,7 +206,7 @@ class Arrivals:
         while not self._closed:
             for message in self._follower.take(0.01):
                 record = json.loads(message.value() or b"")
-                self.seen.append((int(record["id"]), time.time(), record["version"]))
+                self.rows.append((int(record["id"]), time.time(), record["version"]))
 
     def close(self) -> None:
         self._closed = True

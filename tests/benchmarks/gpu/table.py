@@ -18,25 +18,27 @@ def kept() -> dict[str, Any]:
     return dict(json.loads(KEPT.read_text())) if KEPT.is_file() else {}
 
 
-def keep(found: dict[str, Any]) -> None:
+def keep(figures: dict[str, Any]) -> None:
     """Keep what a run found, and what an earlier one found on this machine at this commit of parts that this one left out."""
-    same = {name: found[name] for name in ("machine", "commit")}
-    if (before := kept()) and {name: before[name] for name in same} == same:
-        found = {**found, **{part: found[part] or before[part] for part in PARTS}}
-    KEPT.write_text(json.dumps(found, indent=1) + "\n")
-    PAGE.write_text(put(PAGE.read_text(), found))
+    identity = {name: figures[name] for name in ("machine", "commit")}
+    if (earlier := kept()) and {name: earlier[name] for name in identity} == identity:
+        figures = {**figures, **{part: figures[part] or earlier[part] for part in PARTS}}
+    KEPT.write_text(json.dumps(figures, indent=1) + "\n")
+    PAGE.write_text(put(PAGE.read_text(), figures))
 
 
 def table(figures: dict[str, Any]) -> str:
     """One line a device: where it was verified, with its throughput, or that it was not. Then what scorers reach."""
     lines = ["| `model.device` | |", "|---|---|", "| `cpu` | tested in every check |"]
     for device, name in DEVICES.items():
-        found = [one for one in figures.get("figures", []) if one["device"] == device and one["buckets"]]
-        said = "**unverified**: no machine with it has run `python -m tests gpu` yet"
-        if found:
-            best = (f"{one['network']} {max(row['events_per_second'] for row in one['buckets']):,.0f}/s" for one in found)
-            said = f"*verified on {figures['machine']}, {figures['date']}, {figures['commit']}*: {', '.join(best)}"
-        lines.append(f"| `{device}` ({name}) | {said} |")
+        results = [result for result in figures.get("figures", []) if result["device"] == device and result["buckets"]]
+        status = "**unverified**: no machine with it has run `python -m tests gpu` yet"
+        if results:
+            best = (
+                f"{result['network']} {max(row['events_per_second'] for row in result['buckets']):,.0f}/s" for result in results
+            )
+            status = f"*verified on {figures['machine']}, {figures['date']}, {figures['commit']}*: {', '.join(best)}"
+        lines.append(f"| `{device}` ({name}) | {status} |")
     return "\n".join([*lines, *_on_broker(figures.get("broker", []))]) + "\n"
 
 
@@ -51,12 +53,12 @@ def _on_broker(figures: list[dict[str, Any]]) -> list[str]:
         "| network | device | events/s by workers | of `directly` | p50, p99 ms | pause ms | GPU busy | MiB, of two versions |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for one in figures:
-        paced, drained = one["paced"], one["drained"]
+    for result in figures:
+        paced, drained = result["paced"], result["drained"]
         reached = ", ".join(f"{row['workers']}: {row['events_per_second']:,.0f}" for row in drained)
         memory = ", ".join(_number(paced.get(name)) for name in ("gpu_mib", "gpu_mib_with_two_versions"))
         lines.append(
-            f"| {one['network']} | `{one['device']}` | {reached} | {one['share_of_directly']:.2f} "
+            f"| {result['network']} | `{result['device']}` | {reached} | {result['share_of_directly']:.2f} "
             f"| {paced['p50_ms']:,.0f}, {paced['p99_ms']:,.0f} | {_number(paced['swap_pause_ms'])} "
             f"| {_number(drained[0].get('gpu_busy'))} | {memory} |"
         )

@@ -59,7 +59,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
-        build.say(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
+        build.print_progress(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
         return 2
     return report_findings(proved(options))
 
@@ -78,11 +78,11 @@ def proved(options: argparse.Namespace) -> Iterator[Finding]:
         folder.chmod(0o755)
         yield from stages.contents(options.image, folder, options.extra)
         trains = options.extra in build.TRAINING
-        known = TRAINING_STAGES if trains else GPU_STAGES if options.extra == "gpu" else STAGES
-        for stage in [name for name in known if not options.only or name in options.only]:
-            build.say(f"== {stage}")
-            for finding in attempt(known[stage], options.image, broker.bootstrap_servers, folder / stage):
-                yield finding._replace(what=f"{stage}, {finding.what}")
+        available = TRAINING_STAGES if trains else GPU_STAGES if options.extra == "gpu" else STAGES
+        for stage in [name for name in available if not options.only or name in options.only]:
+            build.print_progress(f"== {stage}")
+            for finding in attempt(available[stage], options.image, broker.bootstrap_servers, folder / stage):
+                yield finding._replace(claim=f"{stage}, {finding.claim}")
 
 
 def attempt(stage: Stage, image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:

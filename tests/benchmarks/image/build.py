@@ -30,7 +30,7 @@ def base() -> None:
     if not tar.exists():
         tar.parent.mkdir(parents=True, exist_ok=True)
         unfinished = tar.with_name(f"unfinished-{tar.name}")
-        say(f"making {tar} (minutes)")
+        print_progress(f"making {tar} (minutes)")
         _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PYTHON_PACKAGES}", SUITE, str(unfinished))
         unfinished.rename(tar)
     container = _run("buildah", "from", "scratch").strip()
@@ -47,7 +47,7 @@ def image(extra: str) -> str:
     volumes = [f"--volume={path}:{path}:ro" for path in TRUST if path.exists()]
     revision = _run("git", "rev-parse", "HEAD").strip()
     target = ["--target", "training"] if extra in TRAINING else []
-    say(f"building {name}")
+    print_progress(f"building {name}")
     _run(
         "buildah",
         "build",
@@ -74,10 +74,10 @@ def bytes_of(name: str) -> int:
     return int(_run("podman", "image", "inspect", "--format", "{{.Size}}", name))
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | STORAGE, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
+    completed = subprocess.run(command, cwd=ROOT, env=os.environ | STORAGE, stdout=subprocess.PIPE, text=True, check=True)
+    return completed.stdout

@@ -32,10 +32,10 @@ STRICT = (
 def podman(*arguments: str, place: Path | None = None) -> str:
     """A podman command, in the folder `place`; its stdout. Raises RuntimeError."""
     command = ["podman", "--runtime", "runc", *arguments]
-    done = subprocess.run(command, cwd=place, env=os.environ | STORAGE, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
-    return done.stdout
+    completed = subprocess.run(command, cwd=place, env=os.environ | STORAGE, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise RuntimeError(f"{command} ended with {completed.returncode}: {completed.stderr}")
+    return completed.stdout
 
 
 class Container:
@@ -55,8 +55,8 @@ class Container:
 
     @property
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(podman("inspect", "--format", "{{json .State}}", self.name))
-        return found
+        state: dict[str, Any] = json.loads(podman("inspect", "--format", "{{json .State}}", self.name))
+        return state
 
     @property
     def running(self) -> bool:
@@ -72,8 +72,8 @@ class Container:
         return psutil.Process(self.state["Pid"])
 
     @property
-    def said(self) -> str:
-        done = subprocess.run(
+    def log_text(self) -> str:
+        completed = subprocess.run(
             ["podman", "logs", self.name],
             env=os.environ | STORAGE,
             stdout=subprocess.PIPE,
@@ -81,7 +81,7 @@ class Container:
             text=True,
             check=False,
         )
-        return done.stdout
+        return completed.stdout
 
     def stop(self) -> int:
         """SIGTERM, and SIGKILL when the grace period is over, as the kubelet does; the exit code."""

@@ -34,28 +34,28 @@ def contents(image: str, folder: Path, extra: str) -> list[Finding]:
     """What is in it and what is not: user, commands, labels, bill of materials."""
     config: dict[str, Any] = json.loads(podman("image", "inspect", "--format", "{{json .Config}}", image))
     labels = {name.rpartition(".")[2] for name in config["Labels"] if name.startswith("org.opencontainers.image.")}
-    wanted = {"title", "description", "licenses", "version", "revision"}
-    found = [
+    required_labels = {"title", "description", "licenses", "version", "revision"}
+    findings = [
         Finding("user", config["User"], config["User"] == "10001:10001"),
         Finding("no entry point, no health check", "", not config.get("Entrypoint") and not config.get("Healthcheck")),
-        Finding("labels", " ".join(sorted(labels)), labels >= wanted),
+        Finding("labels", " ".join(sorted(labels)), labels >= required_labels),
     ]
     commands: list[tuple[str, ...]] = [("scorer",), ("publisher",), ("model-registry",)]
     if extra in TRAINING:
         commands.append(("scorer", "train"))
     for command in commands:
-        code, said = ended(image, folder, *command, "--help")
-        found.append(Finding(f"{' '.join(command)} --help", f"exit code {code}", code == 0 and "Usage" in said))
-    which = "from scorer.native.load import native_library; print(native_library().status)"
-    said = ended(image, folder, "python3", "-c", which)[1].strip()
-    found.append(Finding("native scanner", said, said == "built and in use"))
+        code, output = ended(image, folder, *command, "--help")
+        findings.append(Finding(f"{' '.join(command)} --help", f"exit code {code}", code == 0 and "Usage" in output))
+    script = "from scorer.native.load import native_library; print(native_library().status)"
+    output = ended(image, folder, "python3", "-c", script)[1].strip()
+    findings.append(Finding("native scanner", output, output == "built and in use"))
     bill = json.loads(ended(image, folder, "python3", "-c", f"print(open({SBOM!r}).read())")[1])
     parts = {part["name"].lower(): part["version"] for part in bill["components"]}
     runtime = {"gpu": "onnxruntime-gpu"}.get(extra, "onnxruntime")
     needed = {"confluent-kafka", runtime, "numpy", "pydantic", "cryptography"}
     needed |= {"lightgbm", "pyarrow"} if extra in TRAINING else set()
-    known = bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "scorestream"
-    return [*found, Finding("bill of materials", f"{len(parts)} components", known and needed <= set(parts))]
+    is_scorestream = bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "scorestream"
+    return [*findings, Finding("bill of materials", f"{len(parts)} components", is_scorestream and needed <= set(parts))]
 
 
 def scores(image: str, rig: Rig) -> list[Finding]:
@@ -70,7 +70,7 @@ def scores(image: str, rig: Rig) -> list[Finding]:
         peers = {c.raddr.port for c in process.net_connections("tcp") if c.raddr}
         brokers = {int(address.rpartition(":")[2]) for address in rig.bootstrap_servers.split(",")}
         memory = process.memory_info().rss / 2**20
-        lines = container.said.splitlines()
+        lines = container.log_text.splitlines()
         threads, owner = process.num_threads(), process.uids().real
     strange = [line for line in lines if not line.startswith("{") or json.loads(line)["level"] in ("ERROR", "CRITICAL")]
     return [
@@ -93,7 +93,7 @@ def stops(image: str, rig: Rig) -> list[Finding]:
         until(lambda: rig.answered() >= COUNT // 10, "the first scores")
         begin = time.monotonic()
         code = container.stop()
-        took = time.monotonic() - begin
+        seconds = time.monotonic() - begin
     committed = sum(mark["offset"] for mark in rig.marks().values())
     answered = len(rig.scores())
     flow.join()
@@ -101,7 +101,7 @@ def stops(image: str, rig: Rig) -> list[Finding]:
         ready(container)
         until(lambda: rig.answered() >= COUNT, "all scores")
     return [
-        Finding("ended after", f"{took:.1f} s of {GRACE_SECONDS}", took < GRACE_SECONDS / 2),
+        Finding("ended after", f"{seconds:.1f} s of {GRACE_SECONDS}", seconds < GRACE_SECONDS / 2),
         Finding("exit code", str(code), code == 0),
         Finding("committed and answered", f"{committed} and {answered}", committed == answered and 0 < answered < COUNT),
         *audited(rig, COUNT),
@@ -118,9 +118,9 @@ def runs_out_of_memory(image: str, rig: Rig) -> list[Finding]:
         until(lambda: rig.answered() >= len(flow), "all answers")
         running, killed = container.running, container.out_of_memory
     reasons = [letter["reason"] for letter in rig.dead()]
-    seen = f"{'runs on' if running else 'ended'}{', one killed by the kernel' if killed else ''}"
+    observed = f"{'runs on' if running else 'ended'}{', one killed by the kernel' if killed else ''}"
     return [
-        Finding(f"at its limit of {LIMIT}", seen, running and killed),
+        Finding(f"at its limit of {LIMIT}", observed, running and killed),
         Finding("dead-lettered", str(reasons), reasons == ["crashes-scorer"]),
         *audited(rig, len(flow)),
     ]
@@ -134,17 +134,17 @@ def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
         address = ready(container)
         until(lambda: rig.answered() > 0, "the first scores")
         process = container.process
-        begin, used, first, done = time.monotonic(), cpu_seconds(process.pid), rig.answered(), 0
+        begin, used, first, answered = time.monotonic(), cpu_seconds(process.pid), rig.answered(), 0
         probes = []
-        while (passed := time.monotonic() - begin) < MEASURE_SECONDS and done < count:
+        while (passed := time.monotonic() - begin) < MEASURE_SECONDS and answered < count:
             probes.append(status(f"{address}/livez") == 200 and status(f"{address}/readyz") == 200)
-            done = rig.answered()
+            answered = rig.answered()
         share = (cpu_seconds(process.pid) - used) / passed
-        held_back = throttled(process.pid)
+        throttled_periods = throttled(process.pid)
     return [
         Finding(f"CPUs used of {QUOTA}", f"{share:.2f}", 0 < share < 1.1 * QUOTA),
-        Finding("periods in which the kernel held it back", str(held_back), held_back > 0),
-        Finding("answered meanwhile", f"{(done - first) / passed:.0f} events/s", done > first),
+        Finding("periods in which the kernel held it back", str(throttled_periods), throttled_periods > 0),
+        Finding("answered meanwhile", f"{(answered - first) / passed:.0f} events/s", answered > first),
         Finding("probes that were well", f"{sum(probes)} of {len(probes)}", all(probes) and len(probes) > 1),
     ]
 
@@ -152,10 +152,10 @@ def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
 def refuses_without_a_card(image: str, rig: Rig) -> list[Finding]:
     """Asked for a card where there is none, it ends and says so; of CUDA only the driver is missing, which nodes bring."""
     command = [*RUN, "--set", "replica=scorer-0", "--set", "model.device=cuda"]
-    code, said = ended(image, rig.folder, *command)
-    missing = re.findall(r"(lib\w+)[.\w]*: cannot open", said)
+    code, output = ended(image, rig.folder, *command)
+    missing = re.findall(r"(lib\w+)[.\w]*: cannot open", output)
     return [
-        Finding("exit code", str(code), code == 3 and "does not run on CUDA" in said),
+        Finding("exit code", str(code), code == 3 and "does not run on CUDA" in output),
         Finding("libraries that it misses", " ".join(missing), set(missing) == {"libcuda"}),
     ]
 
@@ -181,17 +181,17 @@ def _stopped_and_continued(image: str, rig: RelayRig) -> list[Finding]:
         rig.wait_copied(1)
         begin = time.monotonic()
         code = container.stop()
-        took = time.monotonic() - begin
-    done = rig.copied()
+        seconds = time.monotonic() - begin
+    copied = rig.copied()
     with Container(image, rig.folder, run[:3]) as container:
         ready(container)
         rig.wait_copied(COPIES)
-    found = rig.audit()
+    audit = rig.audit()
     return [
         Finding("exit code", str(code), code == 0),
-        Finding("ended after", f"{took:.1f} s of {GRACE_SECONDS}", took < GRACE_SECONDS / 2),
-        Finding("copied when it ended", f"{done} of {COPIES}", 0 < done < COPIES),
-        Finding("records copied exactly once", f"{COPIES} {found if found != COPIED_CLEAN else ''}", found == COPIED_CLEAN),
+        Finding("ended after", f"{seconds:.1f} s of {GRACE_SECONDS}", seconds < GRACE_SECONDS / 2),
+        Finding("copied when it ended", f"{copied} of {COPIES}", 0 < copied < COPIES),
+        Finding("records copied exactly once", f"{COPIES} {audit if audit != COPIED_CLEAN else ''}", audit == COPIED_CLEAN),
     ]
 
 
@@ -209,7 +209,7 @@ def prepared(bootstrap_servers: str, folder: Path, name: str) -> Rig:
 def ended(image: str, folder: Path, *command: str) -> tuple[int, str]:
     with Container(image, folder, command) as container:
         until(lambda: not container.running, f"the end of {command}")
-        return int(container.state["ExitCode"]), container.said
+        return int(container.state["ExitCode"]), container.log_text
 
 
 def scorer(image: str, rig: Rig, *limits: str) -> Container:
@@ -221,12 +221,12 @@ def ready(container: Container) -> str:
     """Wait until it is in its group; where its health is served. Fails where it ends instead."""
 
     def answers() -> bool:
-        said = container.said
-        assert container.running, said
-        return "http://" in said and status(_address(said) + "/readyz") == 200
+        log_text = container.log_text
+        assert container.running, log_text
+        return "http://" in log_text and status(_address(log_text) + "/readyz") == 200
 
     until(answers, "readiness")
-    return _address(container.said)
+    return _address(container.log_text)
 
 
 def status(address: str) -> int:
@@ -260,5 +260,5 @@ def audited(rig: Rig, count: int) -> list[Finding]:
     return [Finding("events answered exactly once", f"{audit['inputs']} {wrong or ''}", audit["inputs"] == count and not wrong)]
 
 
-def _address(said: str) -> str:
-    return "http://" + said.rpartition("http://")[2].split('"')[0].split()[0]
+def _address(log_text: str) -> str:
+    return "http://" + log_text.rpartition("http://")[2].split('"')[0].split()[0]

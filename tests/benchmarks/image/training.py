@@ -33,16 +33,16 @@ def trains(image: str, servers: str, folder: Path) -> list[Finding]:
         until(lambda: _steps(folder, BROKEN_OFF) or not container.running, BROKEN_OFF)
         podman("kill", container.name)
     broken_off = [name for name in ("search", "promote") if _steps(folder, name)]
-    found = [Finding("when it was killed", " ".join(broken_off), broken_off == ["search"])]
-    return [*found, *_ended(image, ground, "promoted"), *_ended(image, ground, "nothing-new")]
+    findings = [Finding("when it was killed", " ".join(broken_off), broken_off == ["search"])]
+    return [*findings, *_ended(image, ground, "promoted"), *_ended(image, ground, "nothing-new")]
 
 
 def _ended(image: str, ground: Ground, outcome: str) -> Iterator[Finding]:
     with _run(image, ground) as container:
         until(lambda: not container.running, "the end of the run")
-        code, said = int(container.state["ExitCode"]), container.said
+        code, log_text = int(container.state["ExitCode"]), container.log_text
     ends = [json.loads(path.read_text())["result"] for path in _steps(ground.folder, "end")]
-    last = ends[-1]["outcome"] if ends else said[-500:]
+    last = ends[-1]["outcome"] if ends else log_text[-500:]
     yield Finding(f"{outcome}: exit code and end", f"{code} {last}", code == 0 and last == outcome)
 
 

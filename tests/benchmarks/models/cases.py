@@ -94,12 +94,12 @@ def texts(count: int) -> Case:
         return {"input_ids": random.integers(0, VOCABULARY, size), "token_type_ids": random.integers(0, 2, size)}
 
     def complete(document: dict[str, Any]) -> None:
-        for one in document["inputs"]:
-            if one["tensor"] == "attention_mask":
-                one.clear()
-                one |= {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}
+        for entry in document["inputs"]:
+            if entry["tensor"] == "attention_mask":
+                entry.clear()
+                entry |= {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}
             else:
-                one |= {"shape": [-1], "pad": 0, "fields": [{"name": one["tensor"], "array": True, "max_length": LONGEST}]}
+                entry |= {"shape": [-1], "pad": 0, "fields": [{"name": entry["tensor"], "array": True, "max_length": LONGEST}]}
 
     def feed(events: Sequence[Event]) -> Feed:
         sizes = [len(event["input_ids"]) for event in events]
@@ -174,9 +174,9 @@ def cells(count: int) -> Case:
     """An LSTM's cell that begins with zeros."""
 
     def complete(document: dict[str, Any]) -> None:
-        for one in document["inputs"][1:]:
-            one.pop("fields")
-            one |= {"shape": [64], "value": 0}
+        for entry in document["inputs"][1:]:
+            entry.pop("fields")
+            entry |= {"shape": [64], "value": 0}
         document["output"] = [{"name": name, "tensor": name} for name in ("next", "hn")]
 
     def feed(events: Sequence[Event]) -> Feed:

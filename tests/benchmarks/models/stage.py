@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tests.benchmarks.bench.machine import cpu_seconds
 from tests.benchmarks.models.cases import EXTENSIONS, Case, Event
-from tests.benchmarks.models.direct import Direct, answer, apart
+from tests.benchmarks.models.direct import Direct, answer, relative_error
 from tests.integration.scorer.rig import Rig, until
 
 CLOSE = 1e-5
@@ -50,16 +50,16 @@ def ground(case: Case, folder: Path, share: float) -> Ground:
 def drafted(case: Case, events: Sequence[Event], folder: Path) -> tuple[Path, int]:
     """What `init` writes of a model and example events; how much it leaves open."""
     (folder / "examples.jsonl").write_text("".join(json.dumps(case.example(event)) + "\n" for event in events[:GOLDEN]))
-    told = ["--example", "examples.jsonl"]
+    flags = ["--example", "examples.jsonl"]
     if case.labels:
         (folder / "labels.txt").write_text("".join(f"{label}\n" for label in case.labels))
-        told += ["--labels", "labels.txt"]
+        flags += ["--labels", "labels.txt"]
     if case.extensions:
-        told += ["--op-domain", EXTENSIONS]
+        flags += ["--op-domain", EXTENSIONS]
     rig = Rig("127.0.0.1:1", folder, case.name)
-    done = rig.run("model-registry", "init", f"{case.name}.onnx", *told, "--json")
-    found = json.loads(done.stdout)
-    return folder / found["folder"], len(found["gaps"])
+    completed = rig.run("model-registry", "init", f"{case.name}.onnx", *flags, "--json")
+    report = json.loads(completed.stdout)
+    return folder / report["folder"], len(report["gaps"])
 
 
 def complete(
@@ -75,31 +75,31 @@ def complete(
     (package / "README.md").write_text(f"# {package.name}\n\nRandom weights: what it answers means nothing.\n")
 
 
-def served(found: Ground, package: Path, rig: Rig) -> dict[str, Any]:
+def served(prepared: Ground, package: Path, rig: Rig) -> dict[str, Any]:
     """Push, promote, produce, run and compare. Figures; `differences` is what was not as ONNX Runtime has it."""
-    case = found.case
+    case = prepared.case
     rig.push(package, "1.0.0", *(("--op-domain", EXTENSIONS) if case.extensions else ()))
     rig.promote("1.0.0")
     rig.create()
     scorer = rig.start().ready()
     assert rig.answered() == 0
     before = cpu_seconds(scorer.process.pid)
-    produce(rig, case, found.events)
-    until(lambda: rig.answered() == len(found.events), f"{len(found.events)} answers")
+    produce(rig, case, prepared.events)
+    until(lambda: rig.answered() == len(prepared.events), f"{len(prepared.events)} answers")
     spent = cpu_seconds(scorer.process.pid) - before
     batches, rows = (scorer.metric(f"scorer_batch_events_{name}") for name in ("count", "sum"))
     assert scorer.stop() == 0, scorer.said
-    worst, differences = compared(found, rig.scores())
-    rig.assert_clean(events=len(found.events))
+    worst, differences = compared(prepared, rig.scores())
+    rig.assert_clean(events=len(prepared.events))
     batch = max(1, round(rows / batches))
     return {
-        "events": len(found.events),
-        "open_after_init": found.gaps,
+        "events": len(prepared.events),
+        "open_after_init": prepared.gaps,
         "largest_difference": worst,
         "differences": differences,
         "batch": batch,
-        "scorer_cpu_us": round(spent / len(found.events) * 1e6, 1),
-        "onnx_runtime_cpu_us": round(found.direct.cpu_us(found.events, batch), 1),
+        "scorer_cpu_us": round(spent / len(prepared.events) * 1e6, 1),
+        "onnx_runtime_cpu_us": round(prepared.direct.cpu_us(prepared.events, batch), 1),
     }
 
 
@@ -112,22 +112,22 @@ def produce(rig: Rig, case: Case, events: Sequence[Event]) -> None:
     assert producer.flush(60) == 0
 
 
-def compared(found: Ground, records: Sequence[dict[str, Any]]) -> tuple[float, list[str]]:
+def compared(prepared: Ground, records: Sequence[dict[str, Any]]) -> tuple[float, list[str]]:
     """The largest difference, and what is wrong: a score that is missing or comes twice, differs, or carries another value."""
     wrong, worst = [], 0.0
     scores = {record["id"]: record for record in records}
-    if len(records) != len(found.events):
-        wrong.append(f"{len(records)} scores of {len(found.events)} events")
-    for number, (event, outputs) in enumerate(zip(found.events, found.answers, strict=True)):
+    if len(records) != len(prepared.events):
+        wrong.append(f"{len(records)} scores of {len(prepared.events)} events")
+    for number, (event, outputs) in enumerate(zip(prepared.events, prepared.answers, strict=True)):
         record = scores.get(f"e{number}")
         if record is None:
             wrong.append(f"e{number} has no score")
             continue
-        far = apart(record["score"], outputs, found.signature)
-        worst = max(worst, far)
-        if not far <= CLOSE:
-            wrong.append(f"e{number} differs by {far:.1e}: {json.dumps(record['score']):.200}")
-        if record.get("carried") != found.case.carried(event):
+        error = relative_error(record["score"], outputs, prepared.signature)
+        worst = max(worst, error)
+        if not error <= CLOSE:
+            wrong.append(f"e{number} differs by {error:.1e}: {json.dumps(record['score']):.200}")
+        if record.get("carried") != prepared.case.carried(event):
             wrong.append(f"e{number} carries {record.get('carried')}")
     if len({json.dumps(record["score"]) for record in records}) < len(records) / 2:
         wrong.append("most scores are the same: the comparison would not notice events that are mixed up")

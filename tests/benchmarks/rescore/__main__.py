@@ -23,7 +23,7 @@ from tests.support.processes import Program
 from tests.support.waiting import until
 
 PARTITIONS = 6
-PATIENCE_SECONDS = 1_800.0
+TIMEOUT_SECONDS = 1_800.0
 LARGEST = 1_000_000  # whole numbers that float32 and the factors of the test models hold exactly
 
 
@@ -41,11 +41,11 @@ def main(arguments: list[str]) -> int:
             began = time.monotonic()
             kills = _corrected(rig, digest, options.kills, chance)
             seconds = time.monotonic() - began
-            found = _count(rig, digest)
-    damage = {name: number for name, number in found.items() if name != "scores" and number}
-    whole = found["scores"] == options.events and kills == options.kills
-    print(json.dumps({"events": options.events, "kills": kills, "seconds": round(seconds, 1), **found}))
-    return 0 if whole and not damage else 1
+            counts = _count(rig, digest)
+    damage = {name: number for name, number in counts.items() if name != "scores" and number}
+    complete = counts["scores"] == options.events and kills == options.kills
+    print(json.dumps({"events": options.events, "kills": kills, "seconds": round(seconds, 1), **counts}))
+    return 0 if complete and not damage else 1
 
 
 def _scored(rig: Rig, count: int) -> str:
@@ -58,7 +58,7 @@ def _scored(rig: Rig, count: int) -> str:
     if producer.flush(120):
         raise RuntimeError("the broker did not take the events")
     scorer = rig.start()
-    until(lambda: rig.answered() >= count, "the scores", PATIENCE_SECONDS)
+    until(lambda: rig.answered() >= count, "the scores", TIMEOUT_SECONDS)
     if code := scorer.stop():
         raise RuntimeError(f"the scorer ended with code {code}")
     rig.promote("2.0.0")
@@ -100,8 +100,8 @@ def _count(rig: Rig, digest: str) -> dict[str, int]:
         record = json.loads(message.value() or b"")
         if record["digest"] == digest:
             scores[message.partition() or 0, message.offset() or 0] = record["id"], record["scored_ms"]
-    found = {"scores": len(scores), "missing": 0, "doubled": 0, "wrong": 0, "out_of_order": 0}
-    seen: set[tuple[int, int]] = set()
+    counts = {"scores": len(scores), "missing": 0, "doubled": 0, "wrong": 0, "out_of_order": 0}
+    corrected: set[tuple[int, int]] = set()
     last: dict[int, int] = {}
     for message in auditor.read(rig.bootstrap_servers, f"{rig.scores_topic}.corrections"):
         record, headers = json.loads(message.value() or b""), dict(message.headers() or ())
@@ -109,13 +109,13 @@ def _count(rig: Rig, digest: str) -> dict[str, int]:
         place = int(partition), int(offset)
         id_, scored_ms = scores.get(place, ("", 0))
         right = record["id"] == id_ and record["score"] == 3.0 * (int(id_[1:]) % LARGEST) and record["scored_ms"] > scored_ms
-        found["wrong"] += not right or message.partition() != place[0]
-        found["doubled"] += place in seen
-        found["out_of_order"] += place[1] < last.get(place[0], -1)
+        counts["wrong"] += not right or message.partition() != place[0]
+        counts["doubled"] += place in corrected
+        counts["out_of_order"] += place[1] < last.get(place[0], -1)
         last[place[0]] = place[1]
-        seen.add(place)
-    found["missing"] = len(scores.keys() - seen)
-    return found
+        corrected.add(place)
+    counts["missing"] = len(scores.keys() - corrected)
+    return counts
 
 
 if __name__ == "__main__":

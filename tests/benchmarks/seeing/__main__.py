@@ -47,24 +47,28 @@ def main() -> int:
 
 def run(folder: Path, faults: list[str], *, complete: bool) -> Iterator[Finding]:
     """What was found, as it is found; dashboards and runbooks only where it is `complete`."""
-    with EmbeddedBroker() as here, EmbeddedBroker() as there, Prometheus(folder / "prometheus", rules.fast()) as prometheus:
-        fleet = Fleet(here, there, folder / "fleet", prometheus)
+    with (
+        EmbeddedBroker() as broker,
+        EmbeddedBroker() as remote_broker,
+        Prometheus(folder / "prometheus", rules.fast()) as prometheus,
+    ):
+        fleet = Fleet(broker, remote_broker, folder / "fleet", prometheus)
         try:
             fleet.load.start()
             for fault in faults:
-                yield from provoked(fault, fleet)
+                yield from alert_findings(fault, fleet)
             if complete:
-                yield from answered(prometheus)
-                yield from followed(fleet, folder / "reader")
+                yield from dashboard_findings(prometheus)
+                yield from runbook_findings(fleet, folder / "reader")
                 fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "-1")  # the audit reads all scores
             fleet.load.finish()
             if complete:
-                yield audited(fleet)
+                yield audit_finding(fleet)
         finally:
             fleet.close()
 
 
-def provoked(fault: str, fleet: Fleet) -> Iterator[Finding]:
+def alert_findings(fault: str, fleet: Fleet) -> Iterator[Finding]:
     """The alerts of one fault. One that does not come is a finding, not the end of the run."""
     brought_about, alerts = FAULTS[fault]
     began = time.monotonic()
@@ -76,13 +80,13 @@ def provoked(fault: str, fleet: Fleet) -> Iterator[Finding]:
                 fired.append(f"{alert} after {time.monotonic() - began:.0f} s")
         fleet.prometheus.clears(*alerts)
     except AssertionError as error:
-        seen = f"{error}; fired: {fired}; firing: {sorted(fleet.prometheus.firing())}"
-        yield Finding(f"{fault}: fires and clears", seen, False)
+        observed = f"{error}; fired: {fired}; firing: {sorted(fleet.prometheus.firing())}"
+        yield Finding(f"{fault}: fires and clears", observed, False)
     else:
         yield Finding(f"{fault}: fires and clears", f"{', '.join(fired)}; clear after {time.monotonic() - began:.0f} s", True)
 
 
-def answered(prometheus: Prometheus) -> Iterator[Finding]:
+def dashboard_findings(prometheus: Prometheus) -> Iterator[Finding]:
     """The answers to the queries of the panels. Queries of WITHOUT_SERIES and WITHOUT_RECORDS must only be valid."""
     for query in asked(LOOK_BACK):
         if query.panel in WITHOUT_SERIES or any(metric in query.expression for metric in WITHOUT_RECORDS):
@@ -101,21 +105,21 @@ def figures(prometheus: Prometheus, expression: str) -> int:
     return sum(not math.isnan(value) for _, value in prometheus.ask(expression))
 
 
-def followed(fleet: Fleet, folder: Path) -> Iterator[Finding]:
+def runbook_findings(fleet: Fleet, folder: Path) -> Iterator[Finding]:
     reader = runbooks.Reader(fleet, folder)
     for page in runbooks.pages():
-        wrong = [said for line in runbooks.lines(page) if (said := reader.run(line)) is not None]
+        wrong = [problem for line in runbooks.lines(page) if (problem := reader.run(line)) is not None]
         yield Finding(f"runbook {page}", "\n".join(wrong) or "its commands run", not wrong)
 
 
-def audited(fleet: Fleet) -> Finding:
+def audit_finding(fleet: Fleet) -> Finding:
     """After all those faults every event has one answer, in order. Versions went back and forth, as they were told to."""
     counts = fleet.rig.audit()
     deadline = time.monotonic() + STEP_SECONDS
     while counts["missing"] and time.monotonic() < deadline:  # what came in last
         counts = fleet.rig.audit()
-    told = {name: counts[name] for name in ("inputs", "missing", "duplicates", "phantoms", "out_of_order")}
-    return Finding("the audit", json.dumps(told), counts["inputs"] > 0 and sum(told.values()) == told["inputs"])
+    totals = {name: counts[name] for name in ("inputs", "missing", "duplicates", "phantoms", "out_of_order")}
+    return Finding("the audit", json.dumps(totals), counts["inputs"] > 0 and sum(totals.values()) == totals["inputs"])
 
 
 if __name__ == "__main__":

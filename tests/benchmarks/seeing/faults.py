@@ -16,8 +16,8 @@ from tests.integration.registry.hostile import Reply, hostile
 from tests.integration.scorer.rig import ScorerProcess, until
 from tests.support.waiting import within
 
-MAX_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
-LOOK_SECONDS = 0.2
+MAX_PAUSES, OPEN_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
+POLL_SECONDS = 0.2
 DAY = 86_400
 
 
@@ -59,7 +59,7 @@ def foreign_member(fleet: Fleet) -> Iterator[None]:
         fleet.stop("scorer-1")
     consumer = Consumer(
         {
-            "bootstrap.servers": fleet.here.bootstrap_servers,
+            "bootstrap.servers": fleet.broker.bootstrap_servers,
             "group.id": fleet.rig.name,
             "client.id": "reporting-job",
             "partition.assignment.strategy": "cooperative-sticky",
@@ -86,7 +86,7 @@ def foreign_member(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def registry_away(fleet: Fleet) -> Iterator[None]:
+def registry_unavailable(fleet: Fleet) -> Iterator[None]:
     """The registry of the scorers is gone."""
     registry = fleet.rig.folder / "registry"
     aside = registry.with_name("aside")
@@ -107,7 +107,7 @@ def two_versions(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def nothing_to_own(fleet: Fleet) -> Iterator[None]:
+def no_partitions(fleet: Fleet) -> Iterator[None]:
     """Prometheus sees only a third scorer, which gets none of the two partitions."""
     fleet.start("spare-0")
     scorers = [pod for pod in fleet.scorers if pod != "spare-0"]
@@ -120,7 +120,7 @@ def nothing_to_own(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def unfit_events(fleet: Fleet) -> Iterator[None]:
+def invalid_events(fleet: Fleet) -> Iterator[None]:
     fleet.load.poison = 0.1
     yield
     fleet.load.poison = 0.0
@@ -149,7 +149,7 @@ def failing_canary(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def nobody_leads(fleet: Fleet) -> Iterator[None]:
+def no_leader(fleet: Fleet) -> Iterator[None]:
     fleet.leave()
     yield
     fleet.lead()
@@ -179,20 +179,22 @@ def stolen_ids(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def brokers_away(fleet: Fleet) -> Iterator[None]:
+def broker_outage(fleet: Fleet) -> Iterator[None]:
     """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
     fleet.load.rate = 2_000.0
     try:
         for _ in range(MAX_PAUSES):
-            fleet.here.pause()
-            if within(lambda: any(_held(scorer) for scorer in fleet.scorers.values()), HELD_SECONDS):
+            fleet.broker.pause()
+            if within(lambda: any(_has_long_transaction(scorer) for scorer in fleet.scorers.values()), OPEN_SECONDS):
                 break
-            fleet.here.resume()
-            until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
+            fleet.broker.resume()
+            until(
+                lambda: not any(_has_long_transaction(scorer) for scorer in fleet.scorers.values()), "a transaction that ends"
+            )
         fleet.load.rate = RATE
         yield
     finally:
-        fleet.here.resume()
+        fleet.broker.resume()
 
 
 @contextmanager
@@ -212,8 +214,8 @@ def newer_revision(fleet: Fleet) -> Iterator[None]:
 def no_card(fleet: Fleet) -> Iterator[None]:
     """A pod asks for a card, as kube-state-metrics tells: where there is none, a scorer that is to use it does not start."""
     if shutil.which("nvidia-smi") is None:
-        refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
-        assert refused.wait() == 2, refused.said
+        scorer = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
+        assert scorer.wait() == 2, scorer.said
     labels = 'namespace="scoring",pod="flight-delay-scorer-9",container="scorer",resource="nvidia_com_gpu"'
     series = f"kube_pod_container_resource_requests{{{labels}}} 1\n"
     with hostile() as exporter:
@@ -228,10 +230,10 @@ def refused_runs(fleet: Fleet) -> Iterator[None]:
     """As kube-state-metrics tells: a run ended well nine days ago, and the last one failed. Then one ends well."""
     now = int(time.time())
     with hostile() as exporter:
-        exporter.always(_told({"created": now - 90 * DAY, "good": now - 9 * DAY, "bad": now - DAY}))
+        exporter.always(_job_metrics({"created": now - 90 * DAY, "good": now - 9 * DAY, "bad": now - DAY}))
         fleet.prometheus.scrape(exporter.address)
         yield
-        exporter.always(_told({"created": now - 90 * DAY, "good": now, "bad": now - DAY}))
+        exporter.always(_job_metrics({"created": now - 90 * DAY, "good": now, "bad": now - DAY}))
         fleet.prometheus.clears("TrainingFailed", "TrainingStale")
         fleet.prometheus.forget(exporter.address)
 
@@ -246,21 +248,21 @@ def no_relay(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def destination_away(fleet: Fleet) -> Iterator[None]:
+def destination_unavailable(fleet: Fleet) -> Iterator[None]:
     """The cluster that a relay writes to stands still."""
     until(lambda: fleet.relay.copied(fleet.rig.scores_topic) > 0, "copies")
-    fleet.there.pause()
+    fleet.remote_broker.pause()
     try:
         yield
     finally:
-        fleet.there.resume()
+        fleet.remote_broker.resume()
 
 
 def _metrics(series: str) -> Reply:
     return Reply(body=series.encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
 
-def _told(times: Mapping[str, int]) -> Reply:
+def _job_metrics(times: Mapping[str, int]) -> Reply:
     """Of the CronJob and of two Jobs, one that ended well and one that failed. `times`: Unix seconds."""
     good = 'namespace="scoring",job_name="flight-delay-training-1"'
     bad = 'namespace="scoring",job_name="flight-delay-training-2"'
@@ -273,7 +275,7 @@ def _told(times: Mapping[str, int]) -> Reply:
     return _metrics("".join(f"{line}\n" for line in lines))
 
 
-def _held(scorer: ScorerProcess) -> bool:
+def _has_long_transaction(scorer: ScorerProcess) -> bool:
     """Whether it has a transaction open for longer than one takes."""
     return scorer.metric("scorer_open_transaction_seconds") > 1.0
 
@@ -284,16 +286,16 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "healthy-hour": (healthy_hour, ()),
     "missing-scorer": (missing_scorer, ("ScorerTargetDown", "ScorerReplicasMissing")),
     "foreign-member": (foreign_member, ("ScorerForeignMembers",)),
-    "registry-away": (registry_away, ("ScorerRegistryAway",)),
-    "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
-    "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
+    "registry-unavailable": (registry_unavailable, ("ScorerRegistryAway",)),
+    "no-partitions": (no_partitions, ("ScorerNothingAssigned",)),
+    "invalid-events": (invalid_events, ("ScorerDeadLetters",)),
     "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
     "endless-load": (endless_load, ("ScorerVersionLoadLong",)),
     "failing-canary": (failing_canary, ("ScorerCanaryBreakerOpen", "ScorerCanaryFails")),
-    "nobody-leads": (nobody_leads, ("ScorerRolloutControllerAway",)),
+    "no-leader": (no_leader, ("ScorerRolloutControllerAway",)),
     "troubled-rollout": (troubled_rollout, ("ScorerRolloutJudgeBehind", "ScorerRolloutRegistryAway", "ScorerRolloutWaits")),
     "stolen-ids": (stolen_ids, ("ScorerFenced", "ScorerAborts")),
-    "brokers-away": (brokers_away, ("ScorerOpenTransaction", "ScorerDependencyAway")),
+    "broker-outage": (broker_outage, ("ScorerOpenTransaction", "ScorerDependencyAway")),
     "newer-revision": (
         newer_revision,
         ("ScorerPartitionStalled", "ScorerLag", "ScorerLagNearsRetention", "ScorerRevisionNotReached"),
@@ -301,7 +303,7 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "no-card": (no_card, ("ScorerGpuMissing",)),
     "refused-runs": (refused_runs, ("TrainingFailed", "TrainingStale")),
     "no-relay": (no_relay, ("RelayAbsent",)),
-    "destination-away": (destination_away, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
+    "destination-unavailable": (destination_unavailable, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
 }
 """Each fault is there inside its block, and brings about these alerts, in this order. The first one starts the scorers that the
 others need."""
@@ -310,11 +312,11 @@ others need."""
 def _steal(fleet: Fleet, ended: threading.Event) -> None:
     """Initialise one id of the first scorer, as a process with the same replica would, whenever it has committed something
     since: three recoveries without that would end it."""
-    victim, seen = fleet.scorers["scorer-0"], -1.0
+    victim, last_commits = fleet.scorers["scorer-0"], -1.0
     name = transactional_ids(f"{fleet.rig.name}/scorer/scorer-0")[0]
-    while not ended.wait(LOOK_SECONDS):
+    while not ended.wait(POLL_SECONDS):
         commits = victim.metric("scorer_commits_total")
-        if commits > seen:
-            seen = commits
+        if commits > last_commits:
+            last_commits = commits
             with contextlib.suppress(KafkaException):
-                Producer({"bootstrap.servers": fleet.here.bootstrap_servers, "transactional.id": name}).init_transactions(5)
+                Producer({"bootstrap.servers": fleet.broker.bootstrap_servers, "transactional.id": name}).init_transactions(5)

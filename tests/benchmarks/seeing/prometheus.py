@@ -58,8 +58,8 @@ class Prometheus:
         self._write()
 
     def ask(self, expression: str) -> list[tuple[Labels, float]]:
-        found = self._get("query", query=expression)["result"]
-        return [(row["metric"], float(row["value"][1])) for row in found]
+        results = self._get("query", query=expression)["result"]
+        return [(row["metric"], float(row["value"][1])) for row in results]
 
     def firing(self) -> set[str]:
         return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}

@@ -69,7 +69,9 @@ def main(arguments: Sequence[str]) -> int:
     }
     figures["flights"] = [in_a_process(workers) for workers in (1, 2)]
     alone, two = figures["flights"]
-    same = all(len(found["weights"]) == 1 for found in figures["steps"].values()) and alone["digest"] == two["digest"]
+    same = (
+        all(len(measurement["weights"]) == 1 for measurement in figures["steps"].values()) and alone["digest"] == two["digest"]
+    )
     figures["ok"] = same and two["seconds"] <= SECONDS
     print(json.dumps(figures, indent=1))
     return int(not figures["ok"])
@@ -77,18 +79,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def in_three(rounds: int, steps: int) -> dict[str, Any]:
     """Of each size, the medians of the rounds in ms a step for each way, and the digests of the weights at the end."""
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3"}
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3"}
     module = (sys.executable, "-m", "tests.benchmarks.training.distributed", f"--rounds={rounds}", f"--steps={steps}")
     processes = [
         subprocess.Popen(
-            [*module, f"--rank={rank}"], env=environment() | where | {"RANK": str(rank)}, cwd=ROOT, stdout=subprocess.PIPE
+            [*module, f"--rank={rank}"], env=environment() | rendezvous | {"RANK": str(rank)}, cwd=ROOT, stdout=subprocess.PIPE
         )
         for rank in range(3)
     ]
-    out, *_ = [process.communicate()[0] for process in processes]
+    output, *_ = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    found: dict[str, Any] = json.loads(out)
-    return found
+    figures: dict[str, Any] = json.loads(output)
+    return figures
 
 
 def environment() -> dict[str, str]:
@@ -187,19 +189,22 @@ def in_a_process(workers: int) -> dict[str, Any]:
     """The demo's flights trained by so many processes: from the start of the command to its end, and its CPU time."""
     before, began = os.times(), time.monotonic()
     command = (sys.executable, "-m", "tests.benchmarks.training.distributed", f"--fit={workers}")
-    done = subprocess.run(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    completed = subprocess.run(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, check=True)
     seconds, after = time.monotonic() - began, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return {"workers": workers, **json.loads(done.stdout), "command_s": round(seconds, 1), "cpu_s": round(cpu, 1)}
+    return {"workers": workers, **json.loads(completed.stdout), "command_s": round(seconds, 1), "cpu_s": round(cpu, 1)}
 
 
 def fit(workers: int) -> dict[str, Any]:
     """In this process: the seconds of `fit`, and what it came to on the last flights."""
     late = flights.outcomes()
     count = len(late)
-    known = [event for event in islice(flights.events(), count) if event["flight_id"] in late]
-    outcomes = np.array([late[str(event["flight_id"])] for event in known], np.int8)
-    tensors = {one.tensor: column([field.name for field in one.fields], one.dtype, known) for one in SIGNATURE.inputs}
+    events = [event for event in islice(flights.events(), count) if event["flight_id"] in late]
+    outcomes = np.array([late[str(event["flight_id"])] for event in events], np.int8)
+    tensors = {
+        tensor_input.tensor: column([field.name for field in tensor_input.fields], tensor_input.dtype, events)
+        for tensor_input in SIGNATURE.inputs
+    }
     rows = of(tensors, outcomes)
     training, held_out = rows.select(np.arange(len(rows) - HELD_OUT)), rows.select(np.arange(len(rows) - HELD_OUT, len(rows)))
     with tempfile.TemporaryDirectory(prefix="scorestream-network-") as folder:
@@ -222,8 +227,8 @@ def parity(content: bytes, tensors: Any, scores: Any) -> float:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    answered = session.run(None, dict(tensors))[0][:, 1]
-    return float(f"{np.abs(answered - scores).max():.1e}")
+    probabilities = session.run(None, dict(tensors))[0][:, 1]
+    return float(f"{np.abs(probabilities - scores).max():.1e}")
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ def measured(servers: str, folder: Path, count: int) -> dict[str, Any]:
     return {
         "records": first["records"],
         "freeze_s": round(seconds, 3),
-        "records_per_s": [round(each["records"] / each["seconds"]) for each in copies],
-        "peak_mib": [each["peak_mib"] for each in copies],
+        "records_per_s": [round(copy["records"] / copy["seconds"]) for copy in copies],
+        "peak_mib": [copy["peak_mib"] for copy in copies],
         "file_mib": first["file_mib"],
         "same": first["digest"] == second["digest"] and first["records"] == count + count // 2,
         "digest": first["digest"],
@@ -120,7 +120,7 @@ def write(servers: str, topic: str, records: Iterable[tuple[bytes, bytes, int, i
 
 
 def in_a_process(config: Path, folder: Path) -> dict[str, Any]:
-    verb = [
+    command = [
         sys.executable,
         "-m",
         "tests.benchmarks.training.snapshot",
@@ -129,8 +129,8 @@ def in_a_process(config: Path, folder: Path) -> dict[str, Any]:
         folder.with_name("frozen.json"),
         folder,
     ]
-    found: dict[str, Any] = json.loads(subprocess.run(list(map(str, verb)), stdout=subprocess.PIPE, check=True).stdout)
-    return found
+    figures: dict[str, Any] = json.loads(subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, check=True).stdout)
+    return figures
 
 
 def copied(config: Path, frozen: Path, folder: Path) -> dict[str, Any]:
@@ -138,14 +138,14 @@ def copied(config: Path, frozen: Path, folder: Path) -> dict[str, Any]:
     _, scorer = settings.load(config)
     wanted = msgspec.json.decode(frozen.read_bytes(), type=Frozen)
     began = time.monotonic()
-    made = snapshot.copy(scorer, wanted, folder)
+    dataset = snapshot.copy(scorer, wanted, folder)
     seconds = time.monotonic() - began
     return {
         "seconds": seconds,
-        "records": made.records("events") + made.records("labels"),
-        "file_mib": round(sum(file.bytes for file in made.files.values()) / (1 << 20)),
+        "records": dataset.records("events") + dataset.records("labels"),
+        "file_mib": round(sum(file.bytes for file in dataset.files.values()) / (1 << 20)),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024),
-        "digest": made.digest,
+        "digest": dataset.digest,
     }
 
 

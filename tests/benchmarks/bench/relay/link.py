@@ -54,21 +54,21 @@ class Link:
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Processes, threads and sockets that are made within belong to the far side; for this thread only."""
-        here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        there = os.open(f"/proc/{self._process.pid}/ns/net", os.O_RDONLY)
+        near_namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        far_namespace = os.open(f"/proc/{self._process.pid}/ns/net", os.O_RDONLY)
         try:
-            _call(libc.setns(there, CLONE_NEWNET))
+            _call(libc.setns(far_namespace, CLONE_NEWNET))
             yield
         finally:
-            _call(libc.setns(here, CLONE_NEWNET))
-            os.close(here)
-            os.close(there)
+            _call(libc.setns(near_namespace, CLONE_NEWNET))
+            os.close(near_namespace)
+            os.close(far_namespace)
 
     def cut(self) -> None:
-        self._tell("cut")
+        self._send("cut")
 
     def heal(self) -> None:
-        self._tell("heal")
+        self._send("heal")
 
     def close(self) -> None:
         """End it; devices and namespace go with the process."""
@@ -80,9 +80,9 @@ class Link:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _tell(self, what: str) -> None:
+    def _send(self, command: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(what + "\n")
+        self._process.stdin.write(command + "\n")
 
 
 def main() -> None:
@@ -98,8 +98,8 @@ def main() -> None:
 def _device(address: str) -> int:
     """A TUN device of this namespace that is up, with one end of the link's addresses."""
     device = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
-    told = fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"far-link%d", IFF_TUN | IFF_NO_PI))
-    name = told[:16].rstrip(b"\0").decode()
+    reply = fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"far-link%d", IFF_TUN | IFF_NO_PI))
+    name = reply[:16].rstrip(b"\0").decode()
     subprocess.run(["ip", "address", "add", f"{address}/30", "dev", name], check=True)
     subprocess.run(["ip", "link", "set", name, "mtu", str(MTU), "txqueuelen", str(QUEUE), "up"], check=True)
     return device
@@ -122,18 +122,18 @@ def _carry(ways: dict[int, int], delay: float) -> None:
             with contextlib.suppress(OSError):  # a full queue drops, as links do
                 os.write(device, packet)
         if sys.stdin in readable:
-            if not (told := sys.stdin.readline()):
+            if not (line := sys.stdin.readline()):
                 return
-            passing = told.strip() == "heal"
+            passing = line.strip() == "heal"
             waiting.clear()
 
 
 def _packets(device: int) -> list[bytes]:
-    found = []
+    packets = []
     with contextlib.suppress(BlockingIOError):
         for _ in range(READ_AT_ONCE):
-            found.append(os.read(device, MTU))
-    return found
+            packets.append(os.read(device, MTU))
+    return packets
 
 
 def _call(answer: int) -> None:

@@ -49,8 +49,8 @@ class Steady(threading.Thread):
     def finish(self) -> None:
         self._enough.set()
         self.join()
-        if left := self._producer.flush(60):
-            raise RuntimeError(f"{left} records could not be written")
+        if unwritten := self._producer.flush(60):
+            raise RuntimeError(f"{unwritten} records could not be written")
 
 
 class Arrivals(threading.Thread):
@@ -92,8 +92,8 @@ def drain(stage: Stage, engine: Engine, topic: str, records: int) -> dict[str, f
     with engine(job) as running:
         times = stage.follow(topic, records, running, began)
         used, peak = running.cpu_seconds, running.peak_mb
-    if (found := stage.count(topic)) != records:
-        raise RuntimeError(f"{found} records at the destination, not {records}")
+    if (count := stage.count(topic)) != records:
+        raise RuntimeError(f"{count} records at the destination, not {records}")
     return {
         "first_record_s": times["first"],
         "drain_per_s": records / max(1e-9, times["last"] - times["first"]),
@@ -110,12 +110,12 @@ def paced(stage: Stage, engine: Engine, rate: float, seconds: float) -> dict[str
         _copying(stage, running, topic)
         time.sleep(min(WARM_SECONDS, seconds))
         with stage.at_source():
-            here = Arrivals(stage.source_nearby, topic)
-        there = Arrivals(stage.destination, topic)
-        for reader in (here, there):
+            source_reader = Arrivals(stage.source_nearby, topic)
+        destination_reader = Arrivals(stage.destination, topic)
+        for reader in (source_reader, destination_reader):
             reader.start()
         time.sleep(seconds)
-        ages = [reader.finish() for reader in (here, there)]
+        ages = [reader.finish() for reader in (source_reader, destination_reader)]
         load.finish()
     return {
         "p50_added_ms": ages[1]["p50"] - ages[0]["p50"],
@@ -123,7 +123,7 @@ def paced(stage: Stage, engine: Engine, rate: float, seconds: float) -> dict[str
     }
 
 
-def back(stage: Stage, engine: Engine, rate: float, away_seconds: float) -> dict[str, float]:
+def back(stage: Stage, engine: Engine, rate: float, outage_seconds: float) -> dict[str, float]:
     """The link is cut and healed under load: seconds from the healing to the next copy."""
     assert stage.link is not None
     topic = _live_topic(stage)
@@ -131,7 +131,7 @@ def back(stage: Stage, engine: Engine, rate: float, away_seconds: float) -> dict
     with Steady(stage, topic, rate) as load, engine(job) as running:
         _copying(stage, running, topic)
         stage.link.cut()
-        time.sleep(away_seconds)
+        time.sleep(outage_seconds)
         before = stage.readable(topic)
         stage.link.heal()
         healed = time.monotonic()
@@ -144,8 +144,8 @@ def back(stage: Stage, engine: Engine, rate: float, away_seconds: float) -> dict
         seconds = time.monotonic() - healed
         load.finish()
         stage.follow(topic, load.written, running, healed)
-    if (found := stage.count(topic)) != load.written:
-        raise RuntimeError(f"{found} records at the destination, not {load.written}")
+    if (count := stage.count(topic)) != load.written:
+        raise RuntimeError(f"{count} records at the destination, not {load.written}")
     return {"back_s": seconds}
 
 
@@ -158,4 +158,4 @@ def _live_topic(stage: Stage) -> str:
 def _copying(stage: Stage, running: Running, topic: str) -> None:
     until(lambda: running.ended or stage.readable(topic) > 0, "the first copy", START_SECONDS, LOOK_SECONDS)
     if running.ended:
-        raise RuntimeError(f"it ended: {running.told}")
+        raise RuntimeError(f"it ended: {running.log_tail}")

@@ -37,7 +37,7 @@ class Stage:
         self._exits = contextlib.ExitStack()
         self.folder = Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="scorestream-bench-relay-")))
         self._jobs = 0
-        self._made: set[str] = set()
+        self._existing_topics: set[str] = set()
         port, _ = free_ports()
         self._far_port = port
 
@@ -65,7 +65,7 @@ class Stage:
         """A new copy of a topic; what an earlier one left at the destination goes."""
         if topic in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
             self._admin.delete_topics([topic])[topic].result()
-            self._made.discard(topic)
+            self._existing_topics.discard(topic)
             until(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
         self._jobs += 1
         return Job(self._jobs, self.source, self.destination, topic, self.folder)
@@ -97,39 +97,39 @@ class Stage:
                     producer.poll(0.1)
                 else:
                     break
-        if left := producer.flush(WAIT_SECONDS):
-            raise RuntimeError(f"{left} records could not be written")
+        if unwritten := producer.flush(WAIT_SECONDS):
+            raise RuntimeError(f"{unwritten} records could not be written")
 
     def readable(self, topic: str) -> int:
         """Offsets at the destination that readers of committed records can pass: records, and markers of transactions. 0 while
         the topic is being made: until then only its name is asked for, since the client remembers that offsets were not there.
         """
-        if topic not in self._made:
+        if topic not in self._existing_topics:
             if topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
                 return 0
-            self._made.add(topic)
-        asked = self._admin.list_offsets(
+            self._existing_topics.add(topic)
+        futures = self._admin.list_offsets(
             {TopicPartition(topic, number): LATEST for number in range(PARTITIONS)},
             isolation_level=IsolationLevel.READ_COMMITTED,
         )
         try:
-            return sum(max(0, answer.result().offset) for answer in asked.values())
+            return sum(max(0, answer.result().offset) for answer in futures.values())
         except KafkaException as error:
             if error.args[0].code() in NOT_YET:
-                self._made.discard(topic)
+                self._existing_topics.discard(topic)
                 return 0
             raise
 
     def follow(self, topic: str, records: int, running: Running, began: float) -> Mapping[str, float]:
         """Seconds from `began` to the first record that can be read and to the last one."""
         first = last = 0.0
-        seen, deadline = 0, time.monotonic() + START_SECONDS + records / 2_000
-        while seen < records or time.monotonic() - last < REST_SECONDS:
+        readable, deadline = 0, time.monotonic() + START_SECONDS + records / 2_000
+        while readable < records or time.monotonic() - last < REST_SECONDS:
             now = time.monotonic()
             if running.ended or now > deadline:
-                raise RuntimeError(f"{seen} of {records} records came: {running.told}")
-            if (there := self.readable(topic)) > seen:
-                seen, last, first = there, now, first or now
+                raise RuntimeError(f"{readable} of {records} records came: {running.log_tail}")
+            if (now_readable := self.readable(topic)) > readable:
+                readable, last, first = now_readable, now, first or now
             time.sleep(LOOK_SECONDS)
         return {"first": first - began, "last": last - began}
 
@@ -140,10 +140,10 @@ class Stage:
     def _far_listener(self, ports: tuple[int, int]) -> Mapping[str, str]:
         """A second listener, at the link; buffers that TCP itself sizes, as far links want them."""
         link = f"FAR://{FAR}:{self._far_port}"
-        here, control = f"PLAINTEXT://{HOST}:{ports[0]}", f"CONTROLLER://{HOST}:{ports[1]}"
+        near, control = f"PLAINTEXT://{HOST}:{ports[0]}", f"CONTROLLER://{HOST}:{ports[1]}"
         return {
-            "listeners": f"{here},{link},{control}",
-            "advertised.listeners": f"{here},{link}",
+            "listeners": f"{near},{link},{control}",
+            "advertised.listeners": f"{near},{link}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "socket.send.buffer.bytes": "-1",
