@@ -1,4 +1,4 @@
-"""The machine: which core the scorer has and which everything else, and how a process is read while it is measured."""
+"""The machine: the core of the scorer, the cores of all other programs, and the CPU time and memory of a process."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ class Cores:
 
     @classmethod
     def split(cls, available: set[int]) -> "Cores":
-        """The last core is the scorer's. Raises ValueError where there is only one."""
+        """Give the last core to the scorer. Raises ValueError if there is only one."""
         if len(available) < 2:
             raise ValueError("two cores are needed: one for the scorer, one for the broker and the load")
         scorer = max(available)
@@ -51,8 +51,8 @@ def description() -> dict[str, object]:
 class Sampler(threading.Thread):
     """Follows a process and its children, its broker, and the cores, ten times a second until `stop`.
 
-    A sample: Unix seconds, then CPU seconds so far of the process, of all on its core, of all on the other cores, and of the
-    broker.
+    A sample has the Unix seconds, then the CPU seconds so far of the process, of all programs on its core, of all programs on
+    the other cores, and of the broker.
     """
 
     def __init__(self, pid: int, broker: int, cores: Cores) -> None:
@@ -69,11 +69,11 @@ class Sampler(threading.Thread):
         self.join()
 
     def usage(self, start: float, end: float, events: float) -> dict[str, float]:
-        """Between two Unix times, by interpolation: CPU microseconds an event, and whether the figures can be trusted.
+        """Return CPU microseconds per event between two Unix times, by interpolation, and the load of the cores.
 
-        `broker_cpu_us_per_event` is what the broker spends, load and readers included. `others_on_core` is the share of the
-        scorer's core that something else took, `rest_busy` of the other cores (the broker, the load) what was in use: near 1
-        the broker is what was measured.
+        `broker_cpu_us_per_event` is the cost of the broker, load and readers included. `others_on_core` is the share of the
+        scorer's core that other programs used, `rest_busy` the used share of the other cores (the broker, the load). If it is
+        near 1, the broker limits the measurement.
         """
         times, *columns = np.array(self._samples).T
         seconds = max(end - start, 1e-3)
@@ -96,7 +96,7 @@ class Sampler(threading.Thread):
 
 
 def _busy(times: Any) -> float:
-    """Seconds that a core was not idle."""
+    """Return the seconds in which a core was not idle."""
     return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 
 
@@ -127,15 +127,17 @@ def time_used(processes: Iterable[psutil.Process]) -> float:
 
 
 def memory(pid: int) -> dict[str, float]:
-    """MiB: resident, and proportional (what is shared is divided by those who share it), of a process and its descendants. A
-    scorer's parent shares nearly all that it has with its workers, and is left out of the first."""
+    """Return the resident and the proportional memory (PSS) of a process and its descendants, in MiB.
+
+    The resident memory excludes the parent of a scorer, which shares nearly all of its memory with its workers.
+    """
     infos = [process.memory_full_info() for process in family(pid)]
     resident = sum(m.rss for m in infos[1:] or infos)
     return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in infos) / 2**20, 1)}
 
 
 def status_mib(key: str, pid: int | str = "self") -> float:
-    """A figure of a process in MiB (proc(5), /proc/pid/status)."""
+    """Return a figure of a process in MiB (proc(5), /proc/pid/status)."""
     return int(next(line for line in _lines(Path(f"/proc/{pid}/status")) if line.startswith(key)).split()[1]) / 1024
 
 

@@ -1,4 +1,4 @@
-"""Pictures as whole values, (3, 224, 224) uint8, and a model that reads one pixel of each: the way there is measured."""
+"""Pictures as whole values, (3, 224, 224) uint8, and a model that reads one pixel: measures the transport of large values."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support import models
 SHAPE = (3, 224, 224)
 BYTES = int(np.prod(SHAPE))
 POOL = 16  # distinct pictures: 2.4 MB
-BATCH = 40  # events that a transaction of a scorer comes to
+BATCH = 40  # events in a transaction of a scorer
 INPUT = {"format": "bytes", "id": "header:ce_id"}
 SIGNATURE: dict[str, Any] = {
     "inputs": [
@@ -24,7 +24,7 @@ SIGNATURE: dict[str, Any] = {
 
 
 def package(folder: Path, seed: int) -> Path:
-    """A model version, `seed` + 1 times the first pixel."""
+    """Write a model version whose score is `seed` + 1 times the first pixel."""
     return models.package(folder, lambda path: first_pixel(path, seed + 1.0), SIGNATURE)
 
 
@@ -48,7 +48,7 @@ def events(count: int) -> Iterator[bytes]:
 
 
 def copy_us() -> float:
-    """CPU microseconds that numpy takes to copy a picture of such a pool into a batch."""
+    """Measure the CPU microseconds in which numpy copies a picture into a batch."""
     pool, batch = list(events(POOL)), np.empty((POOL, BYTES), np.uint8)
     began, rounds = time.process_time(), 100
     for _ in range(rounds):

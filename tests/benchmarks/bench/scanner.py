@@ -1,10 +1,10 @@
-"""What decoding JSON objects costs with the native scanner and with msgspec alone, by batch size: CPU microseconds an event.
+"""The cost of decoding JSON objects with the native scanner and with msgspec alone, by batch size: CPU us per event.
 
     python -m tests.benchmarks.bench.scanner [--json] [--batches 4096,256,64,8,4,1] [--rounds 9]
 
 Two contents: `tab30`, 30 numbers of four places, and `names75`, 75 numbers of 17 digits under long names. Rounds alternate
-between both ways, so that a busy machine disturbs both alike.
-`scorer/decoding/json/native_rows.py` has its smallest batch from here.
+between both ways, so that a busy machine affects both equally. The smallest batch in `scorer/decoding/json/native_rows.py` is a
+result of this measurement.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from scorer.native.load import native_library
 from tests.benchmarks.bench.components import cost, numbers
 
 CONTENTS = {"tab30": (30, 4, "f{}"), "names75": (75, None, "customer_transactions_of_the_last_{}_days_mean")}
-"""Numbers of an event, their places (None: all), and what they are called."""
+"""The count of numbers in an event, their decimal places (None: all), and the pattern of their names, by content."""
 MIN_SECONDS = 0.02
 LARGEST = 1_000_000
 
 
 def events(content: str, count: int) -> tuple[Signature, list[bytes]]:
-    """A signature and events for it."""
+    """Return a signature and events for it."""
     width, places, name = CONTENTS[content]
     names = [name.format(k) for k in range(width)]
     inputs = [{"tensor": "x", "dtype": "float32", "fields": names}]
@@ -42,7 +42,7 @@ def events(content: str, count: int) -> tuple[Signature, list[bytes]]:
 
 
 def measured(content: str, batches: Sequence[int], rounds: int, least: float = MIN_SECONDS) -> Iterator[dict[str, Any]]:
-    """A row a batch size: median, lowest and highest of each way. Raises AssertionError where they do not agree."""
+    """Yield a row per batch size: median, lowest and highest of each way. Raises AssertionError if they differ."""
     signature, values = events(content, max(batches))
     ways = {
         name: JsonDecoder(signature, "id", LARGEST, min_events=min_events)
@@ -69,9 +69,9 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See the module. Exit code 2 where there is no native scanner."""
+    """Measure and print. Returns exit code 2 if there is no native scanner."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.bench.scanner", description="What the native scanner saves."
+        prog="python -m tests.benchmarks.bench.scanner", description="The gain of the native scanner."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--batches", type=numbers, default=[4096, 256, 64, 8, 4, 1])

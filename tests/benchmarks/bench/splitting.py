@@ -1,7 +1,7 @@
-"""What a canary of the same model costs the thread that scores: CPU microseconds an event, with and without one in turn.
+"""The cost of a canary of the same model for the scoring thread: CPU microseconds per event, with and without it in turn.
 
-The parts are those of a running scorer, and batches are columns as the native part takes them. There is no Kafka in here: a
-difference shows that is smaller than what two drains on a busy machine differ by.
+The parts are those of a running scorer, and batches are columns as the native part makes them. Without Kafka, the measurement
+finds differences that are smaller than the variation of drains on a busy machine.
 
     python -m tests.benchmarks.bench.splitting [--batch 2000] [--rounds 101]
 """
@@ -29,7 +29,7 @@ from scorer.worker.canary_routing import ArmAssigner
 from tests.benchmarks.bench.components import NOW_MS, PARTITIONS, Parts
 from tests.benchmarks.bench.workload import Workload, key
 
-BATCH = 2_000  # events, about what a drain takes at once
+BATCH = 2_000  # events, about the size of a batch of a drain
 PERCENT = 5
 DIGEST = "sha256:" + "c1" * 32
 
@@ -50,7 +50,7 @@ class Splitting:
         self._keys = [key(number) for number in range(events)]
 
     def us(self, *, split: bool) -> float:
-        """CPU microseconds an event of one batch. Raises RuntimeError where it is not answered as columns."""
+        """Return the CPU microseconds per event of one batch. Raises RuntimeError if the scores are not columns."""
         batch = self._batch()
         began = time.thread_time_ns()
         arms = self._assigning.arms(batch, self._canary if split else None)
@@ -85,7 +85,7 @@ def _texts(values: list[bytes]) -> ByteColumn:
 
 
 def measure(events: int, rounds: int) -> dict[str, float]:
-    """Medians over the rounds: of a batch without a canary, with one, and of the difference of two that follow each other."""
+    """Return medians over the rounds: a batch without a canary, one with it, and the difference of the two in a round."""
     with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
         splitting = Splitting(Path(name), events)
         costs = np.array([[splitting.us(split=False), splitting.us(split=True)] for _ in range(rounds + 1)][1:])

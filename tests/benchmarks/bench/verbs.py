@@ -1,4 +1,4 @@
-"""Commands beside a scorer, from their start to their end, on the scorer's core: what they take for topics of many events."""
+"""The duration of commands on topics of many events, from start to end, on the scorer's core."""
 
 import resource
 import subprocess
@@ -12,7 +12,7 @@ from tests.benchmarks.bench.stage import PARTITIONS, Stage
 
 
 def compared(stage: Stage, source: str, events: int) -> Figures:
-    """One `scorer compare` of the two versions over all events of a topic, from its start to its end, on the scorer's core."""
+    """Measure one `scorer compare` of the two versions over all events of a topic."""
     name = stage.make("compare", "exactly-once", source=source)
     anything = ["--max-errors", "1", "--max-flips", "1", "--max-psi", "1000"]
     command = [executable("scorer"), "compare", f"{name}.yaml", "2.0.0", "--events", str(events), *anything, "--json"]
@@ -32,7 +32,7 @@ def compared(stage: Stage, source: str, events: int) -> Figures:
 
 
 def traced(stage: Stage, source: str, events: int, questions: int) -> list[Figures]:
-    """`scorer lineage` by positions all over a topic whose events are scored: each command from its start to its end."""
+    """Measure `scorer lineage` for positions spread over a topic of scored events, one command per question."""
     name = stage.make("lineage", "exactly-once", source=source, scores={})
     with stage.scorer(name) as running:
         for tenth in range(1, 11):

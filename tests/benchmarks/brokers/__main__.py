@@ -1,7 +1,7 @@
-"""`python -m tests brokers`: the demo on each version of Apache Kafka that is listed here, on a real broker.
+"""`python -m tests brokers`: the demo on each listed version of Apache Kafka, on a real broker.
 
-Events flow, a version is swapped, a scorer is killed (kill -9), and the audit counts. The exit code is 1 where a run was not
-clean. The jars come from Maven, checked against `kafka-VERSION.txt`.
+Each run swaps a model version and kills a scorer (kill -9) while events flow, then audits the scores. The exit code is 1 if a
+run was not clean. The jars come from Maven, checked against `kafka-VERSION.txt`.
 """
 
 import argparse
@@ -34,7 +34,7 @@ PAUSES = {"swap": "swap_pause_ms", "kill -9": "kill_pause_ms"}
 
 
 def broker(version: str) -> EmbeddedBroker:
-    """A broker of this version. Its one voter is told by address, as all versions understand."""
+    """Return a broker of this version. Its only voter is configured by address, which all versions support."""
     if version == EMBEDDED:
         return EmbeddedBroker()
     voters = "controller.quorum.voters"
@@ -42,7 +42,7 @@ def broker(version: str) -> EmbeddedBroker:
 
 
 def play(version: str, options: DemoOptions, logs: Path | None) -> DemoSummary | str:
-    """The demo on a broker of this version, or why it did not come to its end. `logs`: a folder for what everybody says."""
+    """Run the demo on a broker of this version; return its summary, or the error. `logs`: a folder for the logs."""
     with DemoView() as view, contextlib.ExitStack() as cleanup:
         view.step(f"Apache Kafka {version}")
         try:
@@ -63,7 +63,7 @@ def keep(folders: Sequence[Path], target: Path) -> None:
 
 
 def row(outcome: DemoSummary | str) -> list[str]:
-    """Counts, pauses in seconds, and the verdict."""
+    """Return the counts, the pauses in seconds, and the verdict."""
     if isinstance(outcome, str):
         return ["-"] * (len(COUNTS) + len(PAUSES)) + [outcome.partition("\n")[0]]
     figures = outcome.to_dict()
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=VERSIONS, help="this version; repeatable (default: all)")
     parser.add_argument("--events", type=int, default=20_000, help="flights in a run, at least")
     parser.add_argument("--rate", type=float, default=1_000.0, help="flights a second")
-    parser.add_argument("--logs", type=Path, help="keep what scorers and brokers say in this folder")
+    parser.add_argument("--logs", type=Path, help="keep the logs of scorers and brokers in this folder")
     arguments = parser.parse_args()
     options = DemoOptions(events=arguments.events, rate=arguments.rate)
     table, clean = Table("Apache Kafka", *COUNTS, *(f"longest pause at the {name}" for name in PAUSES), ""), True

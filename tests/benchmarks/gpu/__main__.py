@@ -1,10 +1,10 @@
-"""`python -m tests gpu`: BERT's encoder, a ResNet-50 and a table's perceptron on a GPU, and what goes wrong there.
+"""`python -m tests gpu`: BERT's encoder, a ResNet-50 and a table's perceptron on a GPU, and faults of the device.
 
-Random weights, no network. Parts: `loop`, the product's loop over events in memory (`transport_memory.py`); `broker`, the
-product on a real broker beside the same network called directly; `faults`. Each takes under ten minutes. One JSON on stdout,
-tables on stderr. What cannot be run is named in it. `--device cpu --quick` rehearses all of it without a GPU. `--keep` keeps
-the figures beside this file and puts them into deploy/gpus.md. Exit codes: 0 ran, 1 a fault has cost something, 2 usage,
-3 no device could be used.
+Weights are random; no download is needed. Parts: `loop`, the product's loop over events in memory (`transport_memory.py`);
+`broker`, the product on a real broker, compared with the same network called directly; `faults`. Each takes under ten minutes.
+The result is one JSON on stdout, with the skipped measurements, and tables on stderr. `--device cpu --quick` runs everything
+without a GPU. `--keep` keeps the figures in this folder and updates deploy/gpus.md. Exit codes: 0 all ran, 1 a fault lost
+events or ended a process, 2 usage, 3 no device was usable.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from tests.benchmarks.gpu.networks import Network, networks
 from tests.benchmarks.gpu.on_broker import on_broker
 from tests.support.environment import ROOT
 
-SECONDS = 540.0  # of a part: what is not begun by then is named as not run
+SECONDS = 540.0  # of a part: measurements that have not started by then are reported as not run
 PARTS = ("loop", "broker", "faults")
 REFUSED = (BackendMissing, ModelRefused, InferenceFailed, TimeoutError)
 BUCKET_COLUMNS = (
@@ -57,8 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", action="append", choices=["cpu", "cuda", "tensorrt"], help="default: cuda and tensorrt")
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part; may be repeated")
     parser.add_argument("--network", action="append", choices=names, help="only this network; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="small networks, short runs: to see that it works")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and put them into deploy/gpus.md")
+    parser.add_argument("--quick", action="store_true", help="small networks, short runs: to test the benchmark itself")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and update deploy/gpus.md")
     options = parser.parse_args(arguments)
     devices = options.device or ["cuda", "tensorrt"]
     if options.keep and (options.quick or "cpu" in devices):
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Run:
-    """What was found so far: `figures` of the loop, of the `broker`, `faults`, and what was `not_run` and why."""
+    """The measurements so far: `figures` of the loop, those of the `broker`, `faults`, and `not_run` with reasons."""
 
     def __init__(self, chosen: Sequence[Network], *, quick: bool) -> None:
         self._networks = chosen
@@ -98,7 +98,7 @@ class Run:
         return any(self.report[name] for name in ("figures", "broker", "faults"))
 
     def has(self, device: str) -> bool:
-        """Whether the device is there; that it is not is noted."""
+        """Whether the device is usable; report its measurements as not run otherwise."""
         try:
             OnnxRuntime(ModelSettings.model_validate({"source": "oci:.", "device": device}))
         except BackendMissing as error:
@@ -114,7 +114,7 @@ class Run:
         self.report["figures"] += self._each("loop", device, self._networks, measure_network)
 
     def broker(self, device: str, folder: Path) -> None:
-        large = [network for network in self._networks if network.name != "tab30"]  # that one's broker is what is measured
+        large = [network for network in self._networks if network.name != "tab30"]  # its figures would be those of the broker
         with EmbeddedBroker(heap_mb=1_024, quick_start=False) as broker:
             servers = broker.bootstrap_servers
 
@@ -142,7 +142,7 @@ class Run:
                 yield measure_one(network, until)
             except REFUSED as error:
                 self._not_run(network.name, device, str(error))
-            except Exception as error:  # noqa: BLE001 - told as a fault; the others go on, and what was measured is kept
+            except Exception as error:  # noqa: BLE001 - reported as a fault; the other networks still run
                 traceback.print_exc()
                 self._fault(Finding(f"{part}: {network.name} on {device}", f"{type(error).__name__}: {error}", ok=False))
 
@@ -151,10 +151,10 @@ class Run:
         self.report["faults"].append(finding._asdict())
 
     def _not_run(self, network: str, device: str, reason: str) -> None:
-        self.report["not_run"].append({"network": network, "device": device, "why": reason})
+        self.report["not_run"].append({"network": network, "device": device, "reason": reason})
 
     def show(self) -> None:
-        """Tables, and what was not run."""
+        """Print the tables, and the measurements that were not run."""
         shown = Table("network", "device", *BUCKET_COLUMNS, title="through the loop")
         drained = Table("network", "device", *DRAIN_COLUMNS, "of directly", title="on a broker, a full topic")
         paced = Table("network", "device", *PACED_COLUMNS, title="on a broker, at half of that, and a swap")
@@ -170,7 +170,7 @@ class Run:
             if each.row_count:
                 console.print(each)
         for result in self.report["not_run"]:
-            console.print(f"NOT RUN {result['network']} on {result['device']}: {result['why']}", markup=False)
+            console.print(f"NOT RUN {result['network']} on {result['device']}: {result['reason']}", markup=False)
 
 
 def _cells(row: dict[str, Any], names: Sequence[str]) -> list[str]:

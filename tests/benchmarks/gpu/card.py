@@ -1,4 +1,4 @@
-"""What the first NVIDIA card does meanwhile, as `nvidia-smi` tells it: how busy it is, and how much of its memory is in use."""
+"""The load of the first NVIDIA card during a measurement, from `nvidia-smi`: its utilisation and its used memory."""
 
 import contextlib
 import subprocess
@@ -11,7 +11,7 @@ COMMAND = ("nvidia-smi", "--id=0", f"--query-gpu={FIELDS}", "--format=csv,nohead
 
 
 class Card:
-    """Looks on until the block ends. Without `nvidia-smi` it sees nothing."""
+    """Samples the card until the block ends. Without `nvidia-smi` there are no samples."""
 
     def __init__(self) -> None:
         self._samples: list[tuple[float, float]] = []
@@ -36,13 +36,16 @@ class Card:
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            with contextlib.suppress(ValueError):  # [N/A]: a card does not tell everything
+            with contextlib.suppress(ValueError):  # [N/A]: a card does not report every figure
                 busy, used = map(float, line.split(","))
                 self._samples.append((busy, used))
 
     def figures(self) -> dict[str, Any]:
-        """`gpu_busy`, the share of the time from the first sample that is busy to the last one in which a kernel ran, and
-        `gpu_mib`, the most memory that was in use beyond that of the first sample. Nothing where nothing was seen."""
+        """Return the figures, or an empty dict without samples.
+
+        `gpu_busy` is the mean utilisation from the first busy sample to the last one, as a share; `gpu_mib` is the largest used
+        memory above that of the first sample.
+        """
         if not self._samples:
             return {}
         busy = [share for share, _ in self._samples]

@@ -1,4 +1,4 @@
-"""The product's loop over events in memory, with a model that is open already: what it reaches, and how late answers are."""
+"""The product's loop over events in memory with a loaded model: its throughput and its latency."""
 
 import math
 import time
@@ -31,14 +31,14 @@ RECORD_BYTES = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What became of a run: events a second, and the latency (seconds) that 99 of 100 events stayed below."""
+    """The figures of a run: events per second, and the 99th percentile of the latency (seconds)."""
 
     events_per_second: float
     p99: float
 
 
 class Ground:
-    """A package, ready to serve, with these settings of the model."""
+    """A servable of a package, with these settings of the model."""
 
     def __init__(self, folder: Path, event_format: str, cache: Path, **model: Any) -> None:
         values = {
@@ -90,6 +90,6 @@ class Ground:
 
 
 def paced(count: int, rate: float, start: float | None = None) -> list[float]:
-    """Times of so many events, evenly at `rate` a second from `start`, by default from now on."""
+    """Return the times of `count` events at `rate` per second from `start`; default: from now."""
     began = time.monotonic() if start is None else start
     return [began + number / rate for number in range(count)]

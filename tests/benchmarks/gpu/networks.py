@@ -1,7 +1,7 @@
-"""The networks that are measured, with random weights: an encoder of BERT's base size and a ResNet-50, both of float32 and of
-float16, and a table's perceptron.
+"""The measured networks, with random weights: an encoder of BERT's base size and a ResNet-50, both in float32 and float16, and
+a table's perceptron.
 
-What they answer means nothing; what they compute is what the real ones compute.
+Their outputs mean nothing; their computations are those of the real networks.
 """
 
 import json
@@ -23,8 +23,11 @@ TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One of them: its input `x` as signature.json has it, the format of its events, how the numbers of one are drawn, and how
-    its file is written, with the weights of a seed."""
+    """A network.
+
+    `stated` is its input `x` in signature.json, `event_format` the format of its events. `draw` draws the numbers of an event,
+    `write` writes the model file with the weights of a seed.
+    """
 
     name: str
     stated: dict[str, Any]
@@ -37,7 +40,7 @@ class Network:
         return models.package(folder, lambda path: self.write(path, seed), signature)
 
     def event(self, random: np.random.Generator) -> bytes:
-        """As a producer writes it."""
+        """Return a random event as a producer writes it."""
         numbers = self.draw(random)
         if self.event_format == "bytes":
             return numbers.tobytes()
@@ -45,7 +48,7 @@ class Network:
 
 
 def networks(*, quick: bool) -> list[Network]:
-    """All of them; `quick`: as small as shows that everything works."""
+    """Return all networks; `quick`: small ones, to test the benchmark itself."""
     bert = (2, 64, 1_000) if quick else (12, 768, 30_522)
     side, channels = (32, 8) if quick else (224, 64)
     large = []
@@ -62,7 +65,7 @@ def networks(*, quick: bool) -> list[Network]:
 
 
 def pool(network: Network, count: int) -> Sequence[bytes]:
-    """`count` events, of which a few differ."""
+    """Return `count` events, of which up to 64 are distinct."""
     random = np.random.default_rng(1)
     distinct = [network.event(random) for _ in range(min(count, 64))]
     return [distinct[number % len(distinct)] for number in range(count)]

@@ -1,7 +1,6 @@
-"""One network on one device as a user has it: a real broker, `scorer run`, exactly once, both audits; beside the same network
-called directly in a loop.
+"""One network on one device with a real broker: `scorer run`, exactly once, both audits, compared with direct calls.
 
-Full topics for one worker and more of them on the device; then a steady rate, and a version promoted while events flow.
+First one or several workers drain full topics; then events flow at a steady rate while a version is promoted.
 """
 
 import json
@@ -23,18 +22,18 @@ from tests.support import auditor
 from tests.support.follower import Follower
 
 PARTITIONS = 8
-WORKERS = {False: (1, 2, 4), True: (1, 2)}  # by whether it is quick
+WORKERS = {False: (1, 2, 4), True: (1, 2)}  # by `quick`
 SECONDS = {False: 10.0, True: 1.0}  # of each measurement
 SIZES = {False: (32, 128, 512), True: (32,)}
 MAX_BYTES = 1_500_000_000  # of events in a topic
 MIN_EVENTS = 200
-FIRST_MS = 50.0  # from the first append: what belongs to the first batch, or to the first few
+FIRST_MS = 50.0  # after the first append: the scores of the first batch, or of the first few
 AROUND_MS = 1_000.0  # of a swap
 ROOM = {"max_event_bytes": 10_000_000}
 
 
 def on_broker(network: Network, device: str, servers: str, folder: Path, *, quick: bool) -> dict[str, Any]:
-    """Figures, JSON-able. Raises AssertionError where an event is lost or doubled, or a scorer ends."""
+    """Return the figures, for JSON. Raises AssertionError if an event is lost or duplicated, or a scorer ends."""
     folder.mkdir()
     packages = [network.package(folder / f"{seed + 1}.0.0", seed) for seed in (0, 1)]
     limit = directly(network, device, packages[0] / "model.onnx", SIZES[quick], SECONDS[quick])
@@ -61,7 +60,7 @@ def _count(events: float, network: Network) -> int:
 def _rig(
     network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str, max_events: int
 ) -> Rig:
-    """A scorer's surroundings, with batches of so many events, both versions in a registry and the first in production."""
+    """Return a rig with batches of up to `max_events`, both versions in a registry and the first in production."""
     place = folder / name
     place.mkdir()
     settings = {"format": network.event_format, "id": "header:ce_id", **ROOM}
@@ -85,7 +84,7 @@ def _drained(
     workers: int,
     max_events: int,
 ) -> dict[str, Any]:
-    """So many workers over a full topic."""
+    """Drain a full topic with `workers` workers; return the figures."""
     rig = _rig(network, device, servers, packages, folder, f"drain-{workers}", max_events)
     try:
         load = Load(rig)
@@ -105,11 +104,13 @@ def _drained(
 
 
 def rate_of(stamps: Sequence[float]) -> float:
-    """Events a second, by the times (Unix ms) at which the broker appended their scores: of those behind the first batch, since
-    that one's end. A batch's scores come together, however long it took."""
+    """Return the events per second after the first batch, from the append times (Unix ms) of the scores.
+
+    The first batch does not count: its scores are appended together, so that its duration is unknown.
+    """
     times = np.sort(np.array(stamps, np.float64))
     first = times[times <= times[0] + FIRST_MS]
-    assert len(first) < len(times), "all of it was one batch: too few events to tell a rate"
+    assert len(first) < len(times), "all events were one batch: too few to measure a rate"
     return float((len(times) - len(first)) / (times[-1] - first[-1]) * 1_000)
 
 
@@ -123,7 +124,7 @@ def _paced(
     seconds: float,
     max_events: int,
 ) -> dict[str, Any]:
-    """A steady rate; after half of the time another version is promoted, and both are on the device for a while."""
+    """Send events at a steady rate; promote another version after half of the time, while both are on the device."""
     rig = _rig(network, device, servers, packages, folder, "paced", max_events)
     try:
         load, arrivals = Load(rig), Arrivals(rig)
@@ -152,7 +153,7 @@ def _paced(
 
 
 def _latency(arrivals: "Arrivals", due: NDArray[np.float64]) -> dict[str, Any]:
-    """ms: percentiles before the promotion, and the longest time without a score within a second of the swap."""
+    """Return in ms the percentiles before the promotion, and the longest time without a score within a second of the swap."""
     ids, times, versions = (np.array(column) for column in zip(*arrivals.rows, strict=True))
     late = (times - due[ids.astype(np.int64)]) * 1_000
     first_half = late[ids < len(due) // 2]
@@ -168,7 +169,7 @@ def _memory(alone: dict[str, Any], both: dict[str, Any]) -> dict[str, Any]:
 
 
 class Load:
-    """Events of a rig, numbered by the header that is their id; `due` has the Unix time of each that had one."""
+    """Sends events to a rig, numbered by their id header; `due` has the Unix time at which each was due, or 0."""
 
     def __init__(self, rig: Rig) -> None:
         self._producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "linger.ms": 1, "log_level": 0})
@@ -193,7 +194,7 @@ class Load:
 
 
 class Arrivals:
-    """(id, Unix time, version) of each score when a read_committed reader sees it, in a thread of its own until `close`."""
+    """Reads scores with read_committed in its own thread until `close`; `rows` has (id, Unix time, version) of each."""
 
     def __init__(self, rig: Rig) -> None:
         self.rows: list[tuple[int, float, str]] = []

@@ -1,4 +1,4 @@
-"""The tables of devices in deploy/gpus.md, from the figures that were kept of a machine that had them."""
+"""The tables of devices in deploy/gpus.md, from the kept figures of a machine with these devices."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,12 @@ PARTS = ("figures", "broker", "faults")
 
 
 def kept() -> dict[str, Any]:
-    """The figures of the last runs that were kept; nothing where there was none."""
+    """Return the kept figures of the last runs, or an empty dict."""
     return dict(json.loads(KEPT.read_text())) if KEPT.is_file() else {}
 
 
 def keep(figures: dict[str, Any]) -> None:
-    """Keep what a run found, and what an earlier one found on this machine at this commit of parts that this one left out."""
+    """Keep the figures of a run; take skipped parts from an earlier run on the same machine and commit."""
     identity = {name: figures[name] for name in ("machine", "commit")}
     if (earlier := kept()) and {name: earlier[name] for name in identity} == identity:
         figures = {**figures, **{part: figures[part] or earlier[part] for part in PARTS}}
@@ -28,7 +28,7 @@ def keep(figures: dict[str, Any]) -> None:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """One line a device: where it was verified, with its throughput, or that it was not. Then what scorers reach."""
+    """Return a line per device, with the verifying machine and its throughput, then the figures of scorers on a broker."""
     lines = ["| `model.device` | |", "|---|---|", "| `cpu` | tested in every check |"]
     for device, name in DEVICES.items():
         results = [result for result in figures.get("figures", []) if result["device"] == device and result["buckets"]]
@@ -70,7 +70,7 @@ def _number(figure: float | None) -> str:
 
 
 def put(page: str, figures: dict[str, Any]) -> str:
-    """The page with the table in its place. Raises ValueError where the place is not marked."""
+    """Return the page with the new table. Raises ValueError if the page has no marks for it."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

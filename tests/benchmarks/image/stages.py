@@ -1,4 +1,4 @@
-"""What is proved of the image, a function a claim. Each returns findings: what was looked at, what was seen, does it hold."""
+"""The stages of the image test. Each returns findings: a claim, the observation, and whether the claim holds."""
 
 import json
 import re
@@ -31,7 +31,7 @@ HUNGRY_NUMBERS = 300_000_000  # of 4 bytes: far more than LIMIT
 
 
 def contents(image: str, folder: Path, extra: str) -> list[Finding]:
-    """What is in it and what is not: user, commands, labels, bill of materials."""
+    """Check the contents of the image: user, commands, labels, bill of materials."""
     config: dict[str, Any] = json.loads(podman("image", "inspect", "--format", "{{json .Config}}", image))
     labels = {name.rpartition(".")[2] for name in config["Labels"] if name.startswith("org.opencontainers.image.")}
     required_labels = {"title", "description", "licenses", "version", "revision"}
@@ -59,7 +59,7 @@ def contents(image: str, folder: Path, extra: str) -> list[Finding]:
 
 
 def scores(image: str, rig: Rig) -> list[Finding]:
-    """Scores everything, says nothing on the way that is not a record of its log, and talks to the brokers only."""
+    """Score all events; the output must be log records only, and the connections to the brokers only."""
     begin = time.monotonic()
     with scorer(image, rig) as container:
         ready(container)
@@ -85,7 +85,7 @@ def scores(image: str, rig: Rig) -> list[Finding]:
 
 
 def stops(image: str, rig: Rig) -> list[Finding]:
-    """SIGTERM in the middle of a flow: ends within the grace period, with every answered event's offset committed."""
+    """Send SIGTERM while events flow: the scorer ends within the grace period, and commits the offsets of answered events."""
     flow = threading.Thread(target=rig.emit, args=(events(COUNT, keys=300), "--rate", "4000"))
     with scorer(image, rig) as container:
         ready(container)
@@ -109,8 +109,8 @@ def stops(image: str, rig: Rig) -> list[Finding]:
 
 
 def runs_out_of_memory(image: str, rig: Rig) -> list[Finding]:
-    """An event that takes more memory than the limit: the kernel kills the worker, then its examiners. The container goes on,
-    and dead-letters that event alone."""
+    """Send an event that needs more memory than the limit: the kernel kills the worker, then its examiners. The container keeps
+    running, and dead-letters only this event."""
     flow = [{**event, "b": float(HUNGRY_NUMBERS if number == 2_000 else 0)} for number, event in enumerate(events(4_000))]
     with scorer(image, rig, f"--memory={LIMIT}", f"--memory-swap={LIMIT}") as container:
         ready(container)
@@ -127,7 +127,7 @@ def runs_out_of_memory(image: str, rig: Rig) -> list[Finding]:
 
 
 def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
-    """Under a backlog it uses the CPU it was given and no more, and is alive and ready all the while."""
+    """Score a backlog: the scorer stays within its CPU quota, and remains alive and ready."""
     count = 1_000_000
     rig.emit(events(count, keys=300))
     with scorer(image, rig, f"--cpus={QUOTA}") as container:
@@ -143,25 +143,25 @@ def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
         throttled_periods = throttled(process.pid)
     return [
         Finding(f"CPUs used of {QUOTA}", f"{share:.2f}", 0 < share < 1.1 * QUOTA),
-        Finding("periods in which the kernel held it back", str(throttled_periods), throttled_periods > 0),
-        Finding("answered meanwhile", f"{(answered - first) / passed:.0f} events/s", answered > first),
-        Finding("probes that were well", f"{sum(probes)} of {len(probes)}", all(probes) and len(probes) > 1),
+        Finding("periods in which the kernel throttled it", str(throttled_periods), throttled_periods > 0),
+        Finding("answered during the measurement", f"{(answered - first) / passed:.0f} events/s", answered > first),
+        Finding("successful probes", f"{sum(probes)} of {len(probes)}", all(probes) and len(probes) > 1),
     ]
 
 
 def refuses_without_a_card(image: str, rig: Rig) -> list[Finding]:
-    """Asked for a card where there is none, it ends and says so; of CUDA only the driver is missing, which nodes bring."""
+    """Start with `device=cuda` without a card: the scorer reports it and ends. Of CUDA, only the driver is missing."""
     command = [*RUN, "--set", "replica=scorer-0", "--set", "model.device=cuda"]
     code, output = ended(image, rig.folder, *command)
     missing = re.findall(r"(lib\w+)[.\w]*: cannot open", output)
     return [
         Finding("exit code", str(code), code == 3 and "does not run on CUDA" in output),
-        Finding("libraries that it misses", " ".join(missing), set(missing) == {"libcuda"}),
+        Finding("missing libraries", " ".join(missing), set(missing) == {"libcuda"}),
     ]
 
 
 def relays(image: str, source: str, folder: Path) -> list[Finding]:
-    """SIGTERM in the middle of copying: ends within the grace period, and its successor goes on where it was."""
+    """Send SIGTERM while a relay copies: it ends within the grace period, and its successor continues at its position."""
     folder.mkdir()
     folder.chmod(0o755)  # the container's user reads it
     with EmbeddedBroker() as far:
@@ -173,7 +173,13 @@ def relays(image: str, source: str, folder: Path) -> list[Finding]:
 
 
 def _stopped_and_continued(image: str, rig: RelayRig) -> list[Finding]:
-    run = ["publisher", "run", rig.path.name, "--set", "bytes_per_second=200000"]  # slow, so that there is a middle
+    run = [
+        "publisher",
+        "run",
+        rig.path.name,
+        "--set",
+        "bytes_per_second=200000",
+    ]  # slow, so that the relay is still copying at SIGTERM
     rig.create(rig.source)
     rig.fill(COPIES)
     with Container(image, rig.folder, run) as container:
@@ -196,7 +202,7 @@ def _stopped_and_continued(image: str, rig: RelayRig) -> list[Finding]:
 
 
 def prepared(bootstrap_servers: str, folder: Path, name: str) -> Rig:
-    """Topics, and a version in production: y = 2a, which takes 4b bytes of memory to compute."""
+    """Create topics, and a version in production: y = 2a, whose computation takes 4b bytes of memory."""
     folder.mkdir()
     folder.chmod(0o755)  # the container's user reads it
     rig = Rig(bootstrap_servers, folder, name)
@@ -213,12 +219,12 @@ def ended(image: str, folder: Path, *command: str) -> tuple[int, str]:
 
 
 def scorer(image: str, rig: Rig, *limits: str) -> Container:
-    """A scorer in a container of its own, always with the same replica."""
+    """Start a scorer in its own container, always with the same replica."""
     return Container(image, rig.folder, [*RUN, "--set", "replica=scorer-0"], *limits)
 
 
 def ready(container: Container) -> str:
-    """Wait until it is in its group; where its health is served. Fails where it ends instead."""
+    """Wait until the scorer is in its group; return the address of its health. Fails if the container ends."""
 
     def answers() -> bool:
         log_text = container.log_text
@@ -230,7 +236,7 @@ def ready(container: Container) -> str:
 
 
 def status(address: str) -> int:
-    """The status of a GET; 0 where nothing answers in time."""
+    """Return the status of a GET, or 0 without an answer in time."""
     try:
         with urllib.request.urlopen(address, timeout=3) as answer:
             code: int = answer.status
@@ -242,7 +248,7 @@ def status(address: str) -> int:
 
 
 def throttled(pid: int) -> int:
-    """Periods in which the quota of a process's control group held it back, from the kernel (version 1 or 2)."""
+    """Return the number of periods in which the kernel throttled the control group (version 1 or 2) of a process."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" or "cpu" in controllers.split(","):
@@ -254,7 +260,7 @@ def throttled(pid: int) -> int:
 
 
 def audited(rig: Rig, count: int) -> list[Finding]:
-    """The independent count: nothing lost, doubled, invented or reordered."""
+    """Audit the scores independently: none is lost, duplicated, invented or reordered."""
     audit = rig.audit()
     wrong = {fault: audit[fault] for fault in CLEAN if audit[fault]}
     return [Finding("events answered exactly once", f"{audit['inputs']} {wrong or ''}", audit["inputs"] == count and not wrong)]

@@ -1,6 +1,6 @@
-"""`python -m tests judge`: simulated streams, judged as a rollout is. How often a candidate is wrongly rolled back or promoted.
+"""`python -m tests judge`: how often the rollout analysis wrongly rolls back or promotes a simulated candidate.
 
-The exit code is 1 where a bar is missed.
+The exit code is 1 if a limit is exceeded.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from scorer.rollout.canary_analysis.rules import BRIER, ERRORS, FLIPS, MetricRul
 from scorer.rollout.canary_analysis.verdict import CanaryDecision, decide
 from tests.benchmarks.judge.streams import Kind, Stream, by_chance, by_key, by_score
 
-FEW = 100  # streams of cases that chance has no part in
+FEW = 100  # streams of cases whose result is not random
 STEPS = 3  # of a rollout: 5, 25 and 100 %
 LOOKS, EVERY = 120, 250
 BAKE_SECONDS = 20.0
@@ -42,7 +42,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Case:
-    """Streams, what must not become of them (or must), and in how many at the most (at the least)."""
+    """Streams, and the limit of the share that ends with `decision`: at most `bar`, or at least with `at_least`."""
 
     name: str
     stream: Stream
@@ -103,7 +103,7 @@ def _margins() -> list[Case]:
 
 
 def ending(case: Case, chance: np.random.Generator, steps: int) -> Ending:
-    """Look after every few pairs and each second, until there is a verdict."""
+    """Judge the stream second by second until there is a verdict."""
     rules = [kind.rule for kind in case.stream.kinds]
     cells = {rule.name: Cells() for rule in rules}
     bake, pairs = BakeClock(), 0
@@ -121,7 +121,7 @@ def ending(case: Case, chance: np.random.Generator, steps: int) -> Ending:
 
 
 def tried(case: Case, streams: int, seed: int, steps: int) -> dict[str, object]:
-    """What became of so many streams."""
+    """Judge the streams of a case; return the figures."""
     began = time.monotonic()
     endings = [ending(case, np.random.default_rng([seed, number]), steps) for number in range(case.streams or streams)]
     counts = Counter(each.decision for each in endings)
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--streams", type=int, default=1_000, help="of each case")
     parser.add_argument("--steps", type=int, default=STEPS, help="of the rollout that is judged")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--only", default="", help="cases whose name contains this text")
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
     options = parser.parse_args(arguments)
     rows = []

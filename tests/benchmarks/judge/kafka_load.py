@@ -1,7 +1,7 @@
-"""`python -m tests.benchmarks.judge.kafka_load`: what `scorer judge` costs an event, on a real broker.
+"""`python -m tests.benchmarks.judge.kafka_load`: the cost of `scorer judge` per event, on a real broker.
 
-Writes answers and a shadow's answers to a share of the events, and has them judged. Figures of the whole process, its start
-included; with `--rate` of a judge that follows while so many events a second come: its share of a core, and its lag.
+Writes scores, and scores of a shadow for a share of the events, and runs the judge. The figures are those of the whole process,
+start included. With `--rate`, the judge follows events at that rate; the figures are its share of a core and its lag.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--shadow", type=int, default=20, help="percent of the events that the shadow answers")
-    parser.add_argument("--rate", type=int, default=0, help="events a second; 0: all are there before the judge begins")
+    parser.add_argument("--rate", type=int, default=0, help="events per second; 0: write all before the judge starts")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="scorestream-judge-") as name, EmbeddedBroker() as broker:
         rig = Rig(broker.bootstrap_servers, Path(name), "judged")
@@ -102,7 +102,7 @@ def _judged(rig: Rig, events: int) -> dict[str, float]:
 
 
 def _followed(rig: Rig, events: int, percent: int, rate: int) -> dict[str, float]:
-    """The judge begins when the first second's events are there; its share of a core is that of the time after its start."""
+    """Run a judge that follows the events, after the events of the first second; its share of a core excludes its start."""
     first, rest = range(rate), range(rate, rate + events)
     _write(rig.bootstrap_servers, first, percent)
     path = rig.folder / "judge.jsonl"

@@ -1,7 +1,8 @@
 """`python -m tests labels`: a million labels, late and out of order, joined by `scorer labels` on a real broker.
 
-Scores of two versions over 48 hours; labels shuffled over all partitions, up to 24 hours late, one in a hundred twice (the
-first of them wrong). None may be lost, and every figure must be scikit-learn's within 1e-9. Exit code 1 where one is not.
+The scores are those of two versions over 48 hours. Labels are shuffled over all partitions and up to 24 hours late; one in a
+hundred arrives twice, first with a wrong outcome. No label may be lost, and every figure must equal scikit-learn's within 1e-9;
+otherwise the exit code is 1.
 """
 
 import argparse
@@ -37,7 +38,7 @@ console = Console(stderr=True, highlight=False, width=140)
 
 
 class LabelledScores:
-    """`count` scores in time's order, what came true, and the labels as they come: (event, outcome, Unix ms)."""
+    """`count` scores in order of time, the true outcomes, and the labels in order of arrival: (event, outcome, Unix ms)."""
 
     def __init__(self, count: int, seed: int) -> None:
         source = np.random.default_rng(seed)
@@ -50,7 +51,7 @@ class LabelledScores:
         events = np.concatenate([doubled, np.arange(count)])
         wrong = np.concatenate([np.ones(len(doubled), np.bool_), np.zeros(count, np.bool_)])
         late = source.integers(0, DAY_MS, len(events))
-        late[: len(doubled)] = late[len(doubled) :][doubled] * source.random(len(doubled))  # before the right one
+        late[: len(doubled)] = late[len(doubled) :][doubled] * source.random(len(doubled))  # before the correct label
         label_times = self.times[events] + late
         order = np.lexsort((~wrong, label_times))
         self.labels = events[order], self.true[events[order]] ^ wrong[order], label_times[order]
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def scores(dataset: LabelledScores) -> Iterable[tuple[bytes, bytes, int, int]]:
-    """Key, value, time and partition."""
+    """Yield the key, value, time and partition of each score."""
     encoders = [RecordEncoder(model="m", version=f"{n}.0.0", digest=f"sha256:{n}", role="champion", region="r") for n in (1, 2)]
     for at, (score, ms) in enumerate(zip(dataset.scores.tolist(), dataset.times.tolist(), strict=True)):
         decision, place = NAMES[score >= 0.5], ("events", at % PARTITIONS)
@@ -97,7 +98,7 @@ def scores(dataset: LabelledScores) -> Iterable[tuple[bytes, bytes, int, int]]:
 
 
 def labels(dataset: LabelledScores) -> Iterable[tuple[bytes, bytes, int, int]]:
-    """Each in a partition that has nothing to do with its event's, but one event's labels in one."""
+    """Yield the label records. Labels of one event share a partition, which does not depend on that of the event."""
     for event, outcome, ms in zip(*(column.tolist() for column in dataset.labels), strict=True):
         value = NAMES[outcome] if event % 2 else int(outcome)
         yield b"f%d" % event, json.dumps({"outcome": value}).encode(), ms, event * 7 % PARTITIONS
@@ -115,7 +116,7 @@ def write(servers: str, topic: str, records: Iterable[tuple[bytes, bytes, int, i
 
 
 def joined(rig: Rig, dataset: LabelledScores) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `scorer labels` says of everything, with what it cost; of a part of the time only whether it is right."""
+    """Return the report of `scorer labels` on all scores, and its cost; of a part of the time only the faults."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     report = run_labels(rig)
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -136,7 +137,7 @@ def run_labels(rig: Rig, *flags: str) -> dict[str, Any]:
 
 
 def compared(report: dict[str, Any], dataset: LabelledScores, selection: Any) -> list[str]:
-    """What is not as it was made, or not as scikit-learn has it."""
+    """Return the differences between the report and the data set or scikit-learn's figures."""
     indices = np.arange(len(dataset.scores))[selection]
     faults = (
         [] if report["labelled"] == len(indices) == report["answered"] else [f"{report['labelled']} of {len(indices)} joined"]

@@ -1,7 +1,7 @@
-"""`python -m tests models`: models as exporters write them, from `init` to their scores, beside ONNX Runtime called directly.
+"""`python -m tests models`: exported models, from `init` to their scores, compared with ONNX Runtime called directly.
 
-On a real broker, exactly once. Every score must be ONNX Runtime's for the event alone, within 1e-5 of the largest number, and
-both audits clean. A table on stderr. Exit code 1 where something differs.
+The scorer runs on a real broker, exactly once. Every score must equal ONNX Runtime's for the single event, within 1e-5 of the
+largest number, and both audits must be clean. A table is printed on stderr. The exit code is 1 if a score differs.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 def played(
     case: Case, bootstrap_servers: str, folder: Path, share: float, servers: Mapping[str, ModelServer]
 ) -> Iterator[dict[str, Any]]:
-    """The figures of a model in the scorer, then on each server."""
+    """Yield the figures of a model in the scorer, then on each server."""
     backend = "scorer"
     try:
         prepared = ground(case, folder / case.name, share)
@@ -74,14 +74,14 @@ def played(
             rig.close()
         for backend, server in servers.items():
             yield {"model": case.name, "where": backend, **on_server(prepared, bootstrap_servers, backend, server)}
-    except Exception as error:  # noqa: BLE001 - told in the table; the others go on
+    except Exception as error:  # noqa: BLE001 - reported in the table; the other models still run
         traceback.print_exc()
         yield {"model": case.name, "where": backend, "differences": [f"{type(error).__name__}: {error}"]}
 
 
 def shown(rows: Sequence[dict[str, Any]]) -> Table:
     table = Table(
-        "model", "where", *(name.replace("_", " ") for name in COLUMNS), "", title="beside ONNX Runtime called directly"
+        "model", "where", *(name.replace("_", " ") for name in COLUMNS), "", title="compared with ONNX Runtime called directly"
     )
     for row in rows:
         cells = [f"{row[name]:,.2g}" if name == "largest_difference" else f"{row[name]:,}" for name in COLUMNS if name in row]

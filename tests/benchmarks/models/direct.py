@@ -1,4 +1,4 @@
-"""ONNX Runtime called directly: what a model answers to an event, what it costs in batches, and how far off scores are."""
+"""ONNX Runtime called directly: the outputs of a model, its cost in batches, and the error of scores."""
 
 import time
 from collections import defaultdict
@@ -14,7 +14,7 @@ from tests.benchmarks.models.cases import Case, Event, Feed
 
 
 class Direct:
-    """A model in a session of one thread, as a scorer has it."""
+    """A model in a session of one thread, as in a scorer."""
 
     def __init__(self, case: Case, path: Path) -> None:
         self._case = case
@@ -28,12 +28,12 @@ class Direct:
         self._names = [output.name for output in self._session.get_outputs()]
 
     def answers(self, events: Sequence[Event]) -> list[Feed]:
-        """The rows of each event's outputs, by name."""
+        """Return the rows of each event's outputs, by name."""
         runs = (self._run(self._case.feed([event])) for event in events)
         return [{name: output[0] for name, output in outputs.items()} for outputs in runs]
 
     def cpu_us(self, events: Sequence[Event], batch: int) -> float:
-        """CPU microseconds an event, in batches of so many; of each the events that may be are run together."""
+        """Return the CPU microseconds per event in batches of `batch`. Of a batch, events that are `alike` run together."""
         feeds = [feed for start in range(0, len(events), batch) for feed in self._feeds(events[start : start + batch])]
         self._run(feeds[0])
         began = time.process_time()
@@ -52,7 +52,7 @@ class Direct:
 
 
 def answer(outputs: Feed, signature: dict[str, Any]) -> Any:
-    """The score of these rows, as golden examples have it."""
+    """Return the score of these rows, in the form of golden examples."""
     stated, labels = signature["output"], signature.get("labels", [])
     if isinstance(stated, dict):
         return _answer(outputs[stated["tensor"]], stated, labels)
@@ -67,8 +67,10 @@ def _answer(row: NDArray[Any], stated: dict[str, Any], labels: Sequence[str]) ->
 
 
 def relative_error(score: Any, outputs: Feed, signature: dict[str, Any]) -> float:
-    """How far a score is from the rows of a model's outputs, as a share of the largest number; infinity where it is another
-    thing."""
+    """Return the error of a score against a model's outputs, as a share of the largest number.
+
+    It is infinity if the score has another structure.
+    """
     stated = signature["output"]
     if isinstance(stated, dict):
         return _relative_error(score, outputs[stated["tensor"]], stated, signature.get("labels", []))
@@ -86,7 +88,7 @@ def _relative_error(score: Any, row: NDArray[Any], stated: dict[str, Any], label
     if not isinstance(score, list) or len({item["label"] for item in score}) != stated["top"]:
         return float("inf")
     numbers = np.array([item["score"] for item in score])
-    named = row[[labels.index(item["label"]) for item in score]]  # of two that are nearly equal either may come first
+    named = row[[labels.index(item["label"]) for item in score]]  # the order of two nearly equal labels may differ
     return max(_largest_share(numbers, np.sort(row)[::-1][: len(numbers)]), _largest_share(numbers, named))
 
 

@@ -106,7 +106,7 @@ def detector(path: Path) -> None:
 
 def recogniser(path: Path) -> None:
     """`letters` (B, 37) of lines of text `x` (B, 1, 32, width): convolutions, the height pooled away, a letter at each
-    place, and the most of each letter over all places."""
+    place, and the maximum of each letter over all places."""
     g, x = Graph(), "x"
     for inputs, outputs, stride in ((1, 16, 2), (16, 32, 2), (32, 48, 2)):
         attributes: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [stride, stride], "pads": [1, 1, 1, 1]}

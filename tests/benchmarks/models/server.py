@@ -1,4 +1,4 @@
-"""The same packages on a real MLServer and a real Triton, both with ONNX Runtime; and which are refused, in whose words."""
+"""The same packages on a real MLServer and a real Triton, both with ONNX Runtime, and the reason of refused packages."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def start(kind: str, folder: Path) -> ModelServer:
 
 
 def package(prepared: Ground, kind: str) -> Path:
-    """The case's package as a server has it: the model and its settings in `repository/`."""
+    """Write the case's package for a server: the model and its settings in `repository/`."""
     folder = prepared.package.parent / f"on-{kind}"
     repository = folder / "repository"
     repository.mkdir(parents=True)
@@ -66,7 +66,7 @@ def _tensor_entry(value: Any) -> dict[str, Any]:
 
 
 def on_server(prepared: Ground, bootstrap_servers: str, kind: str, server: ModelServer) -> dict[str, Any]:
-    """Figures of a scorer whose model is there; of a model that it does not serve, `refused` says what `scorer check` says."""
+    """Return the figures of a scorer with its model on the server, or as `refused` the error of `scorer check`."""
     case, server_package = prepared.case, package(prepared, kind)
     folder = server_package.parent / f"scorer-on-{kind}"
     folder.mkdir()
@@ -84,7 +84,7 @@ def on_server(prepared: Ground, bootstrap_servers: str, kind: str, server: Model
 
 
 def refused(rig: Rig, server_package: Path) -> str:
-    """Why a version cannot be served. Raises AssertionError where it can, or where the reason is another one."""
+    """Return the reason why a version cannot be served. Raises AssertionError if it can, or for another reason."""
     rig.push(server_package, "1.0.0")
     rig.promote("1.0.0")
     rig.create(code=1)

@@ -1,4 +1,4 @@
-"""One model the whole way: `init`, completed; push, promote; events on a real broker, `scorer run`; every score compared."""
+"""One model end to end: `init` and its completion, push, promote, `scorer run` on a real broker, comparison of every score."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ GOLDEN = 3
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A case's events, what ONNX Runtime answers to each of them alone, and its package."""
+    """A case's events, the outputs of ONNX Runtime for each single event, and the package."""
 
     case: Case
     events: Sequence[Event]
@@ -32,7 +32,7 @@ class Ground:
 
 
 def ground(case: Case, folder: Path, share: float) -> Ground:
-    """Draw the events, a `share` of the case's, and make the package as a person does."""
+    """Draw a `share` of the case's events, and make the package as a user does."""
     folder.mkdir()
     random = np.random.default_rng(7)
     events = [case.draw(random) for _ in range(max(8, int(case.count * share)))]
@@ -48,7 +48,7 @@ def ground(case: Case, folder: Path, share: float) -> Ground:
 
 
 def drafted(case: Case, events: Sequence[Event], folder: Path) -> tuple[Path, int]:
-    """What `init` writes of a model and example events; how much it leaves open."""
+    """Run `init` for a model and example events; return the package and the number of gaps."""
     (folder / "examples.jsonl").write_text("".join(json.dumps(case.example(event)) + "\n" for event in events[:GOLDEN]))
     flags = ["--example", "examples.jsonl"]
     if case.labels:
@@ -65,18 +65,18 @@ def drafted(case: Case, events: Sequence[Event], folder: Path) -> tuple[Path, in
 def complete(
     package: Path, case: Case, signature: dict[str, Any], events: Sequence[Event], answers: Sequence[dict[str, Any]]
 ) -> None:
-    """What is left to a person: the signature, what the model must answer, and the model card."""
+    """Complete the package as a user does: the signature, the golden examples, and the model card."""
     (package / "signature.json").write_text(json.dumps(signature, indent=1))
     golden = [
         {"event": case.example(event), "score": answer(outputs, signature), "tolerance": 1e-4}
         for event, outputs in zip(events[:GOLDEN], answers, strict=False)
     ]
     (package / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in golden))
-    (package / "README.md").write_text(f"# {package.name}\n\nRandom weights: what it answers means nothing.\n")
+    (package / "README.md").write_text(f"# {package.name}\n\nRandom weights: its scores mean nothing.\n")
 
 
 def served(prepared: Ground, package: Path, rig: Rig) -> dict[str, Any]:
-    """Push, promote, produce, run and compare. Figures; `differences` is what was not as ONNX Runtime has it."""
+    """Push, promote, produce, run and compare; return the figures, with the `differences` from ONNX Runtime."""
     case = prepared.case
     rig.push(package, "1.0.0", *(("--op-domain", EXTENSIONS) if case.extensions else ()))
     rig.promote("1.0.0")
@@ -113,7 +113,7 @@ def produce(rig: Rig, case: Case, events: Sequence[Event]) -> None:
 
 
 def compared(prepared: Ground, records: Sequence[dict[str, Any]]) -> tuple[float, list[str]]:
-    """The largest difference, and what is wrong: a score that is missing or comes twice, differs, or carries another value."""
+    """Return the largest difference, and the faults: missing, duplicate or different scores, and wrong carried fields."""
     wrong, worst = [], 0.0
     scores = {record["id"]: record for record in records}
     if len(records) != len(prepared.events):

@@ -1,8 +1,8 @@
-"""`python -m tests rescore`: scores of a wrong version are corrected, each once, through so many `kill -9`, on a real broker.
+"""`python -m tests rescore`: `scorer rescore` corrects each score of a wrong version once, despite `kill -9`, on a real broker.
 
-`scorer run` scores the events with one version, `scorer rescore` corrects them with another and is killed at random moments. A
-count that shares no code with the product then holds each correction against its score. The exit code is 1 if one is missing,
-doubled, out of order, or wrong.
+`scorer run` scores the events with one version, `scorer rescore` corrects them with another and is killed at random moments. An
+audit that shares no code with the product then compares each correction with its score. The exit code is 1 if a correction is
+missing, duplicated, out of order, or wrong.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _scored(rig: Rig, count: int) -> str:
-    """Have 1.0.0 score so many events, and put 2.0.0 in its place; the digest of 1.0.0."""
+    """Score `count` events with 1.0.0, then promote 2.0.0; return the digest of 1.0.0."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "linger.ms": 20, "partitioner": "murmur2_random"})
     for number in range(count):
         while len(producer) > 50_000:
@@ -67,7 +67,7 @@ def _scored(rig: Rig, count: int) -> str:
 
 
 def _corrected(rig: Rig, digest: str, kills: int, chance: random.Random) -> int:
-    """Rescore, with so many kills of processes that have begun to write; how many kills there were."""
+    """Rescore, and kill the process up to `kills` times after it has begun to write; return the number of kills."""
     killed = 0
     while True:
         before = _written(rig)
@@ -94,7 +94,7 @@ def _written(rig: Rig) -> int:
 
 
 def _count(rig: Rig, digest: str) -> dict[str, int]:
-    """Scores of the digest, and what is wrong with their corrections."""
+    """Count the scores of the digest, and the faults of their corrections."""
     scores: dict[tuple[int, int], tuple[str, int]] = {}
     for message in auditor.read(rig.bootstrap_servers, rig.scores_topic):
         record = json.loads(message.value() or b"")

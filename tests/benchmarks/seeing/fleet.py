@@ -1,4 +1,4 @@
-"""What is looked at: scorers under a load, a relay into a second cluster, and Prometheus that scrapes them as pods."""
+"""The observed programs: scorers under load, a relay into a second cluster, and a Prometheus that scrapes them as pods."""
 
 import time
 from collections import Counter
@@ -69,11 +69,11 @@ class Fleet:
         self.prometheus.forget(self.addresses[pod])
 
     def lead(self) -> None:
-        """The controller is there."""
+        """Let Prometheus scrape the rollout controller."""
         self.show(CONTROLLER, f"127.0.0.1:{self._controller.server_port}")
 
     def leave(self) -> None:
-        """It is gone."""
+        """Let Prometheus forget the rollout controller."""
         self.prometheus.forget(f"127.0.0.1:{self._controller.server_port}")
 
     def start(self, pod: str, *flags: str) -> ScorerProcess:
@@ -94,7 +94,7 @@ class Fleet:
         return relay
 
     def mark(self, partition: int, revision: int) -> None:
-        """The group's offset says that a newer revision has scored this partition. No scorer may run."""
+        """Record in the group's offset that a newer revision has scored this partition. No scorer may run."""
         offset = self.rig.marks()[partition]["offset"]
         position = TopicPartition(self.rig.events_topic, partition, offset, OffsetMetadata(revision=revision).encode())
         for future in self.rig.admin.alter_consumer_group_offsets(

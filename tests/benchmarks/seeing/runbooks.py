@@ -1,4 +1,4 @@
-"""Run the commands of the runbooks beside a live scorer and a live relay, with a `kubectl` that runs the commands of pods here.
+"""Run the commands of the runbooks against a live scorer and relay, with a `kubectl` that runs the commands of pods here.
 
 This `kubectl` knows the verbs that the pages use, and rejects others. The names of the example (pods, registry, brokers) are
 replaced. `tests/integration/security/test_shipped.py` runs the same commands with the rights as shipped.
@@ -48,7 +48,7 @@ def pages() -> list[str]:
 
 
 class Reader:
-    """Somebody who does what the pages say, once each command."""
+    """Runs the commands of the pages, each command once."""
 
     def __init__(self, fleet: Fleet, folder: Path) -> None:
         self._fleet = fleet
@@ -63,12 +63,12 @@ class Reader:
         (folder / "registry").symlink_to(fleet.rig.folder / "registry")
 
     def run(self, line: str) -> str | None:
-        """Run a command that has not been run; what went wrong, if anything did."""
+        """Run a command unless it has been run; return the problem, or None."""
         if line in self._executed:
             return None
         self._executed.add(line)
         if " rollback " in line:
-            self._fleet.rig.promote("2.0.0")  # each goes back from a version that serves to the one that served before
+            self._fleet.rig.promote("2.0.0")  # each rollback returns from the serving version to the previous one
         completed = subprocess.run(
             ["sh", "-c", self._localized(line)],
             cwd=self._folder,

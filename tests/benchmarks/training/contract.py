@@ -1,8 +1,8 @@
-"""`python -m tests.benchmarks.training.contract`: what the file contract costs beside the same script, called by hand.
+"""`python -m tests.benchmarks.training.contract`: the cost of the file contract, compared with a direct call of the script.
 
-A script reads the rows and writes one line of metrics. It runs in a search of trials, and then as often by hand in a folder
-with the same files. The claim: a trial costs at most 2 s of CPU more than a call by hand. Figures as JSON on stdout; exit code
-1 where it misses.
+A script reads the rows and writes one line of metrics. A search runs it once per trial; then the benchmark runs it as often in
+a folder with the same files. A trial may cost at most 2 s of CPU time more than a direct call. The figures are JSON on stdout;
+the exit code is 1 if a trial costs more.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measured(folder: Path, trials: int, count: int) -> dict[str, Any]:
-    """CPU and wall seconds of the rows' files, of a call by hand, and of a trial beside it."""
+    """Return the CPU and wall seconds of writing the rows, of a direct call, and of the additional cost of a trial."""
     (folder / "train.py").write_text(SCRIPT)
     space = {"rate": {"type": "float", "low": 0.0, "high": 1.0}}
     settings = TrainingSettings.model_validate(
@@ -97,7 +97,7 @@ def rows(count: int, seed: int) -> LabelledRows:
 
 
 def spent(call: Callable[[], object]) -> dict[str, float]:
-    """The CPU seconds of this process and its ended children, and the wall seconds, of a call."""
+    """Return the CPU seconds of this process and its ended children, and the wall seconds, of a call."""
 
     def cpu() -> float:
         usages = (resource.getrusage(scope) for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

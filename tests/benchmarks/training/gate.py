@@ -1,9 +1,10 @@
-"""`python -m tests.benchmarks.training.gate`: the gate on real flights and models: how often it is wrong, and what it names.
+"""`python -m tests.benchmarks.training.gate`: error rates of the gate on real flights and models.
 
-LightGBM learns from January to August; September and October are the hold-out. Challengers that differ by their seed alone
-must not be called better; one that is worse by 0.01 AUC must be refused; a champion that has learned from the hold-out, stale
-labels, missing labels, an identical model and a loss in one slice must be named. Exit code 1 where a claim does not hold.
-`--target classes` and `--target regression` do the same for the arrival delay in three classes and in minutes.
+LightGBM learns from January to August; September and October are the hold-out. The gate must not rate challengers as better
+that differ by their seed alone. It must refuse a challenger that is worse by 0.01 AUC, and report by its rule a champion that
+has learned from the hold-out, stale labels, missing labels, an identical model and a loss in one slice. The exit code is 1 if a
+claim does not hold. `--target classes` and `--target regression` do the same for the arrival delay in three classes and in
+minutes.
 """
 
 import argparse
@@ -77,7 +78,7 @@ class Flights:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training.gate", description=__doc__.splitlines()[0])
     parser.add_argument("--target", choices=("binary", "classes", "regression"), default="binary")
-    parser.add_argument("--scores", type=Path, help="a folder in which the scores of the models stay for the next time")
+    parser.add_argument("--scores", type=Path, help="a folder that keeps the scores of the models for the next run")
     options = parser.parse_args(arguments)
     if options.target == "binary":
         if options.scores is not None:
@@ -120,7 +121,7 @@ def loaded() -> Flights:
 
 
 class Stage:
-    """The hold-out, and models by seed."""
+    """The hold-out, and one model per seed."""
 
     def __init__(self, flights: Flights) -> None:
         learned = flights.before(9)
@@ -138,13 +139,13 @@ class Stage:
         self.scores = [self.predicted(booster) for booster in self.boosters]
 
     def train(self, flights: Flights, learned: NDArray[np.bool_], seed: int) -> lightgbm.Booster:
-        """Trees with this seed."""
+        """Train trees with this seed."""
         places = list(range(len(NUMBERS), len(NUMBERS) + len(CATEGORIES)))
         data = lightgbm.Dataset(flights.features[learned], flights.late[learned].astype(np.int8), categorical_feature=places)
         return lightgbm.train(PARAMETERS | {"seed": seed}, data, TREES)
 
     def predicted(self, booster: lightgbm.Booster, trees: int = TREES) -> Scores:
-        """The scores of the hold-out by the first trees."""
+        """Return the scores of the hold-out by the first `trees` trees."""
         return np.asarray(booster.predict(self.features, num_iteration=trees), np.float64)
 
     def evidence(self, champion: Scores | None, challenger: Scores) -> VerdictEvidence:
@@ -170,7 +171,7 @@ def version(name: str, scores: Scores) -> Version:
 
 
 def by_seed(stage: Stage) -> Iterator[Finding]:
-    """Models that differ by their seed alone."""
+    """Judge models that differ by their seed alone."""
     better, points = [], []
     for champion in range(CHAMPIONS):
         others = [index for index in range(len(stage.scores)) if index != champion][:CHALLENGERS]
@@ -179,7 +180,7 @@ def by_seed(stage: Stage) -> Iterator[Finding]:
         points.append(sum(comparison.difference is not None and comparison.difference.value > 0 for comparison in comparisons))
     aucs = [stage.auc(scores) for scores in stage.scores]
     observed = f"{better}; by the point estimate {points}; AUC {min(aucs):.4f} to {max(aucs):.4f} on {len(stage.rows):,} rows"
-    claim = f"called better, of {CHALLENGERS} that differ by seed alone, beside each of {CHAMPIONS} champions (2 at most)"
+    claim = f"rated better, of {CHALLENGERS} that differ by seed alone, against each of {CHAMPIONS} champions (2 at most)"
     yield Finding(claim, observed, max(better) <= 2)
     began = time.monotonic()
     comparisons = [stage.judged(stage.scores[0], scores, NOT_WORSE) for scores in stage.scores[1 : CHALLENGERS + 1]]
@@ -193,7 +194,7 @@ def by_seed(stage: Stage) -> Iterator[Finding]:
 
 
 def by_weeks(stage: Stage) -> Finding:
-    """How many of the same are shown to be not worse by a shorter hold-out."""
+    """Count the challengers that pass as not worse with a shorter hold-out."""
     times = stage.rows.places.time_ms
     short = times >= times.max() - WEEKS * 7 * DAY_MS
     parts = (stage.evidence(stage.scores[0], scores).select(short) for scores in stage.scores[1 : CHALLENGERS + 1])
@@ -206,7 +207,7 @@ def by_weeks(stage: Stage) -> Finding:
 
 
 def planted(stage: Stage) -> Iterator[Finding]:
-    """Challengers made worse, by noise or by fewer trees."""
+    """Judge challengers with a planted loss: noise, or fewer trees."""
     numbers = range(1, PLANTED + 1)
     for drop in (0.002, 0.004, DROP):
         worse = (stage.judged(stage.scores[0], worsened(stage, index, drop), NOT_WORSE) for index in numbers)
@@ -224,7 +225,7 @@ def refused(claim: str, comparisons: Iterable[GateComparison], *, all_of_them: b
 
 
 def worsened(stage: Stage, index: int, drop: float) -> Scores:
-    """The scores of a model with as much noise as makes its AUC so much less than the champion's."""
+    """Return the scores of a model, with noise that makes its AUC lower than the champion's by `drop`."""
     noise, scores = np.random.default_rng(index).normal(size=len(stage.true)), logit(stage.scores[index].clip(1e-9, 1 - 1e-9))
     wanted = stage.auc(stage.scores[0]) - drop
 
@@ -235,7 +236,7 @@ def worsened(stage: Stage, index: int, drop: float) -> Scores:
 
 
 def fewer(stage: Stage, booster: lightgbm.Booster) -> Scores:
-    """The scores by as many of its trees as leave it worse by the planted drop, and more by as little as can be."""
+    """Return the scores by the largest number of trees whose AUC is lower than the champion's by at least DROP."""
     wanted, trees = stage.auc(stage.scores[0]) - DROP, 1
     scores = stage.predicted(booster, trees)
     while stage.auc(next_scores := stage.predicted(booster, trees + 1)) <= wanted:
@@ -244,7 +245,7 @@ def fewer(stage: Stage, booster: lightgbm.Booster) -> Scores:
 
 
 def named_refusals(stage: Stage, flights: Flights) -> Iterator[Finding]:
-    """What must be refused by its name."""
+    """Judge challengers that one rule must refuse."""
     champion, challenger = stage.scores[0], stage.scores[1]
     yield expected("an identical model", stage.judged(champion, champion.copy(), NOT_WORSE), "differs", "same")
     leaked_scores = stage.predicted(stage.train(flights, np.ones(len(flights.late), np.bool_), SEED))
@@ -256,9 +257,9 @@ def named_refusals(stage: Stage, flights: Flights) -> Iterator[Finding]:
     )
     evidence, times = stage.evidence(champion, challenger), stage.rows.places.time_ms
     stale = evidence.select(times < times.max() - 3 * DAY_MS)
-    yield expected("labels of the last three days are not there", judge(stale, NOT_WORSE, COVERAGE, SEED), "fresh")
+    yield expected("labels of the last three days are missing", judge(stale, NOT_WORSE, COVERAGE, SEED), "fresh")
     few = evidence.select(np.random.default_rng(1).random(len(times)) < 0.8)
-    yield expected("one label in five is not there", judge(few, NOT_WORSE, COVERAGE, SEED), "coverage")
+    yield expected("one label in five is missing", judge(few, NOT_WORSE, COVERAGE, SEED), "coverage")
     short = times >= times.max() - 7 * DAY_MS
     week = replace(stage.evidence(champion, worsened(stage, 2, 0.002)).select(short), mature_times=times[short])
     yield Finding("a week of a model that is 0.002 worse", sentence(judge(week, NOT_WORSE, COVERAGE, SEED)), True)
@@ -281,7 +282,7 @@ def expected(claim: str, comparison: GateComparison, rule: str, verdict: str = "
 
 
 def failed(comparison: GateComparison) -> str:
-    """The first rule that failed; nothing where none did."""
+    """Return the name of the first rule that failed, or an empty string."""
     return next((rule.name for rule in comparison.rules if not rule.passed), "")
 
 

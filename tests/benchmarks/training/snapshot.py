@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.training.snapshot`: a million events, with labels, frozen and copied from a real broker.
 
-Two copies of one freeze, by a process each, with more records written in between: they must be the same to the byte, at 250,000
-records/s and more, in less than 500 MB. Figures as JSON on stdout; exit code 1 where one misses its bar.
+Two processes copy one freeze, with more records written between them. The copies must be byte-identical, at 250,000 records/s
+or more, in less than 500 MB. The figures are JSON on stdout; the exit code is 1 if a figure misses its limit.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def configured(servers: str, folder: Path) -> Path:
 
 
 def events(count: int, now: int) -> Iterable[tuple[bytes, bytes, int, int]]:
-    """Key, value, time and partition; about 170 bytes each, over ten days."""
+    """Yield the key, value, time and partition of events of about 170 bytes, over ten days."""
     for n in range(count):
         value = b'{"id":"e%d","carrier":"C%d","origin":"JFK","distance":%d,"hour":%d,"wind":%d.25,"visibility":10.0,' % (
             n,
@@ -134,7 +134,7 @@ def in_a_process(config: Path, folder: Path) -> dict[str, Any]:
 
 
 def copied(config: Path, frozen: Path, folder: Path) -> dict[str, Any]:
-    """What one copy comes to, in this process."""
+    """Copy the frozen records in this process; return the figures."""
     _, scorer = settings.load(config)
     wanted = msgspec.json.decode(frozen.read_bytes(), type=Frozen)
     began = time.monotonic()

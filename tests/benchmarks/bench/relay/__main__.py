@@ -1,10 +1,10 @@
-"""The relay beside MirrorMaker 2 (tuned; exactly-once on in both): a table on stderr, every figure as JSON on stdout.
+"""The relay and MirrorMaker 2 (tuned; both exactly-once): a table on stderr, every figure as JSON on stdout.
 
     python -m tests.benchmarks.bench.relay                        # 1 million records of 200 bytes, 8 partitions, 3 rounds each
-    python -m tests.benchmarks.bench.relay --records 20000 --rounds 1 --seconds 2 --away 3  # tiny: its figures say nothing
+    python -m tests.benchmarks.bench.relay --records 20000 --rounds 1 --seconds 2 --away 3  # tiny: tests the benchmark itself
 
-The two take turns on the same two clusters. `loopback` and `link` are clusters of their own; at the far end of `link`, 80 ms
-away, is the source, in a network namespace (needs root). Exit code 1 where a copy is not complete, 2 where nothing can be run.
+The two take turns on the same two clusters. `loopback` and `link` have separate clusters; the source of `link` is in a network
+namespace with a round trip of 80 ms (needs root). The exit code is 1 if a copy is not complete, 2 if nothing can be run.
 """
 
 import argparse
@@ -39,7 +39,7 @@ console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty(
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: ends the started processes
     results: dict[str, Any] = {"machine": description(), "records": options.records, "rounds": options.rounds}
     for place in PLACES:
         if options.only in (None, place):
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(place: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Each measure, the engines in turn: name of the engine to figures."""
+    """Run each measurement with the engines in turn; return the figures by measurement and engine."""
     results: dict[str, Any] = {}
     with contextlib.ExitStack() as exits:
         cable = exits.enter_context(link.Link(ROUND_TRIP_MS)) if place == "link" else None
@@ -90,7 +90,7 @@ def _measure(place: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _table(results: dict[str, Any]) -> Table:
-    shown = Table("", "", *ENGINES, title="the relay beside MirrorMaker 2: median (lowest to highest)")
+    shown = Table("", "", *ENGINES, title="the relay and MirrorMaker 2: median (lowest to highest)")
     for (place, kind), names in SHOWN.items():
         for name in names:
             figures = [results.get(place, {}).get(kind, {}).get(engine, {}).get(name) for engine in ENGINES]
@@ -103,9 +103,7 @@ def _table(results: dict[str, Any]) -> Table:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.bench.relay", description="The relay beside MirrorMaker 2."
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.relay", description="The relay and MirrorMaker 2.")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="of the latency measurement")

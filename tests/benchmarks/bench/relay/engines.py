@@ -1,4 +1,4 @@
-"""The two that are measured, each as the process that an operator would start: configuration in, topic out."""
+"""The two measured engines, each as the process that an operator would start."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be copied. `number` makes names unique."""
+    """A copy of one topic. `number` makes names unique."""
 
     number: int
     source: str
@@ -56,7 +56,7 @@ class Running(Service):
 
 @contextlib.contextmanager
 def relay(job: Job) -> Iterator[Running]:
-    """`publisher run` with its defaults."""
+    """Run `publisher run` with its defaults."""
     configuration = {
         "name": f"bench-{job.number}",
         "source": {"region": "eu", "bootstrap_servers": job.source, "topics": [job.topic]},
@@ -71,7 +71,7 @@ def relay(job: Job) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def mirror_maker(job: Job) -> Iterator[Running]:
-    """MirrorMaker 2, tuned, with exactly-once on. New names of the clusters are a new beginning."""
+    """Run MirrorMaker 2, tuned, with exactly-once. New names of the clusters make it start without offsets."""
     source, destination = f"eu{job.number}", f"us{job.number}"
     path = job.folder / f"mirror-maker-{job.number}.properties"
     path.write_text("".join(f"{key} = {value}\n" for key, value in mirror_maker_properties(job, source, destination).items()))
@@ -87,7 +87,7 @@ ENGINES = {"relay": relay, "MirrorMaker 2": mirror_maker}
 
 
 def mirror_maker_properties(job: Job, source: str, destination: str) -> dict[str, str]:
-    """Tuned for throughput: large polls, fetches and batches; what copies no records is off."""
+    """Return settings for throughput: large polls, fetches and batches, and nothing but the copy of records."""
     unreplicated = (
         "checkpoints.topic",
         "heartbeats.topic",
@@ -125,7 +125,7 @@ def mirror_maker_properties(job: Job, source: str, destination: str) -> dict[str
 
 
 def mirror_maker_jars() -> tuple[Jar, ...]:
-    """Those of MirrorMaker 2, as pinned, and what a broker brings for logging."""
+    """Return the pinned jars of MirrorMaker 2, and the other jars of the embedded broker."""
     pinned = jar_list(JARS.read_text())
     return (*pinned, *(jar for jar in jar_list() if (jar.group, jar.artifact) not in {(p.group, p.artifact) for p in pinned}))
 

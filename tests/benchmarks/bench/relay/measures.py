@@ -1,4 +1,4 @@
-"""What is measured of an engine: a drain, latency at a steady rate, and the time to copy again after the source was away."""
+"""The measurements of an engine: a drain, the latency at a steady rate, and the time to resume after a source outage."""
 
 import threading
 import time
@@ -15,11 +15,11 @@ from tests.support.waiting import until
 Engine = Callable[[Job], AbstractContextManager[Running]]
 TICK_SECONDS = 0.005
 BACK_SECONDS = 120.0
-WARM_SECONDS = 15.0  # a broker compiles what it is asked often, and this is not what the drains asked of it
+WARM_SECONDS = 15.0  # the broker's JVM compiles code for these requests, which the drains do not send
 
 
 class Steady(threading.Thread):
-    """Writes at a steady rate until `finish`; each value begins with when it was written (monotonic ns)."""
+    """Writes at a steady rate until `finish`; each value starts with its write time (monotonic ns)."""
 
     def __init__(self, stage: Stage, topic: str, rate: float) -> None:
         super().__init__(name="steady", daemon=True)
@@ -54,7 +54,7 @@ class Steady(threading.Thread):
 
 
 class Arrivals(threading.Thread):
-    """Reads committed records from now on, and notes how old each is, until `finish`."""
+    """Reads committed records from now on, and records the age of each, until `finish`."""
 
     def __init__(self, servers: str, topic: str) -> None:
         super().__init__(name="arrivals", daemon=True)
@@ -86,7 +86,7 @@ class Arrivals(threading.Thread):
 
 
 def drain(stage: Stage, engine: Engine, topic: str, records: int) -> dict[str, float]:
-    """Everything is at the source before the start. Rate: from the first readable record to the last."""
+    """Measure a copy of a full topic. The rate is that from the first readable record to the last."""
     job = stage.job(topic)
     began = time.monotonic()
     with engine(job) as running:
@@ -103,7 +103,7 @@ def drain(stage: Stage, engine: Engine, topic: str, records: int) -> dict[str, f
 
 
 def paced(stage: Stage, engine: Engine, rate: float, seconds: float) -> dict[str, float]:
-    """What the copy adds to latency: the medians (and 99th percentiles) at both ends, in ms, and their difference."""
+    """Measure the latency that the copy adds: medians and 99th percentiles at both ends in ms, and their difference."""
     topic = _live_topic(stage)
     job = stage.job(topic)
     with Steady(stage, topic, rate) as load, engine(job) as running:
@@ -124,7 +124,7 @@ def paced(stage: Stage, engine: Engine, rate: float, seconds: float) -> dict[str
 
 
 def back(stage: Stage, engine: Engine, rate: float, outage_seconds: float) -> dict[str, float]:
-    """The link is cut and healed under load: seconds from the healing to the next copy."""
+    """Cut and heal the link under load; return the seconds from the healing to the next copy."""
     assert stage.link is not None
     topic = _live_topic(stage)
     job = stage.job(topic)

@@ -1,4 +1,4 @@
-"""Two real clusters, the source near or at the far end of a link; topics filled, copies counted as they become readable."""
+"""Two real clusters, the source local or at the far end of a link, with filled topics and counts of readable copies."""
 
 import contextlib
 import tempfile
@@ -21,16 +21,16 @@ from tests.support.waiting import until
 PARTITIONS = 8
 VALUE_BYTES = 200
 WAIT_SECONDS = 60.0
-START_SECONDS = 180.0  # for the first copy, on a machine that has other work too
+START_SECONDS = 180.0  # for the first copy, on a busy machine
 LOOK_SECONDS = 0.02
-REST_SECONDS = 2.0  # nothing more came for so long: all there is
+REST_SECONDS = 2.0  # a copy is complete after this time without a new record
 NOT_YET = ABSENT | ANSWERED_LATER | {KafkaError._NOENT: "the client does not know it"}
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Stage:
-    """Both clusters. With a `link` the source's broker runs at its far end, and is reached there by `source`."""
+    """Both clusters. With a `link`, the source's broker runs at its far end, with the address `source`."""
 
     def __init__(self, link: Link | None) -> None:
         self.link = link
@@ -57,12 +57,12 @@ class Stage:
 
     @contextlib.contextmanager
     def at_source(self) -> Iterator[None]:
-        """Clients that are made within are near the source."""
+        """Create the clients of this block at the source's end."""
         with self.link.inside() if self.link else contextlib.nullcontext():
             yield
 
     def job(self, topic: str) -> Job:
-        """A new copy of a topic; what an earlier one left at the destination goes."""
+        """Return a new copy of a topic; delete the topic of an earlier one at the destination."""
         if topic in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
             self._admin.delete_topics([topic])[topic].result()
             self._existing_topics.discard(topic)
@@ -82,7 +82,7 @@ class Stage:
             )
 
     def fill(self, topic: str, records: int) -> None:
-        """Records of 200 bytes with two headers, over all partitions."""
+        """Write records of 200 bytes with two headers to all partitions."""
         self.create(topic)
         producer = self.producer(**{"linger.ms": 50, "batch.num.messages": 10_000, "enable.idempotence": True})
         headers: list[tuple[str, str | bytes | None]] = [("decision", b"late"), ("model", b"flight-delay")]
@@ -101,8 +101,9 @@ class Stage:
             raise RuntimeError(f"{unwritten} records could not be written")
 
     def readable(self, topic: str) -> int:
-        """Offsets at the destination that readers of committed records can pass: records, and markers of transactions. 0 while
-        the topic is being made: until then only its name is asked for, since the client remembers that offsets were not there.
+        """Return the sum of the stable offsets at the destination, which count records and markers of transactions.
+
+        It is 0 until the topic exists: only its name is requested before, because the client caches missing offsets.
         """
         if topic not in self._existing_topics:
             if topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
@@ -121,7 +122,7 @@ class Stage:
             raise
 
     def follow(self, topic: str, records: int, running: Running, began: float) -> Mapping[str, float]:
-        """Seconds from `began` to the first record that can be read and to the last one."""
+        """Return the seconds from `began` to the first readable record and to the last one."""
         first = last = 0.0
         readable, deadline = 0, time.monotonic() + START_SECONDS + records / 2_000
         while readable < records or time.monotonic() - last < REST_SECONDS:
@@ -134,11 +135,11 @@ class Stage:
         return {"first": first - began, "last": last - began}
 
     def count(self, topic: str) -> int:
-        """Records that readers of committed records see at the destination."""
+        """Count the committed records at the destination."""
         return sum(1 for _ in auditor.read(self.destination, topic))
 
     def _far_listener(self, ports: tuple[int, int]) -> Mapping[str, str]:
-        """A second listener, at the link; buffers that TCP itself sizes, as far links want them."""
+        """Return the settings of a second listener on the link, with socket buffers sized by TCP for its long round trip."""
         link = f"FAR://{FAR}:{self._far_port}"
         near, control = f"PLAINTEXT://{HOST}:{ports[0]}", f"CONTROLLER://{HOST}:{ports[1]}"
         return {

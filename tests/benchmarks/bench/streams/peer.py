@@ -1,6 +1,6 @@
 """Kafka Streams as a peer of the joined drain: a GlobalKTable join and ONNX Runtime, exactly once, on the scorer's core.
 
-`StreamsPeer.java` is the program. A JDK compiles it when it is needed; its jars are those of `streams_jars.txt`.
+`StreamsPeer.java` is the program. A JDK compiles it before a measurement; its jars are those of `streams_jars.txt`.
 """
 
 import contextlib
