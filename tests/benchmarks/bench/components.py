@@ -1,7 +1,7 @@
-"""What decode, infer and encode cost: CPU microseconds an event of the thread that does it, without Kafka.
+"""The cost of decode, infer and encode: CPU microseconds per event of the calling thread, without Kafka.
 
-The parts are those of a running scorer, made from a package and a configuration. `encode` is the whole of a batch's scoring
-around a decoder and a model that answer from memory: ids, records, and the score records' bytes. `score` is all together.
+The parts are those of a running scorer, made from a package and a configuration. `encode` is the scoring of a batch with a
+decoder and a model that return stored results: ids, records, and the bytes of the score records. `score` is the sum of all.
 
     python -m tests.benchmarks.bench.components [--batches 1,8,64,512,4096] [--features 4,30,300,3000] [--rounds 9]
 """
@@ -52,23 +52,25 @@ class Cost:
         return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
 
 
-def cost(call: Callable[[], object], events: int, *, rounds: int, least_seconds: float = MIN_SECONDS) -> Cost:
-    """What `call` costs this thread for each of its `events`. Each round repeats it until `least_seconds` are over."""
+def cost(call: Callable[[], object], events: int, *, rounds: int, min_seconds: float = MIN_SECONDS) -> Cost:
+    """Measure what `call` costs this thread for each of its `events`. Each round repeats it for at least `min_seconds`."""
     call()
-    found = []
+    costs = []
     for _ in range(rounds):
         calls, began, spent = 0, time.thread_time(), 0.0
-        while spent < least_seconds:
+        while spent < min_seconds:
             call()
             calls += 1
             spent = time.thread_time() - began
-        found.append(spent / calls / events * 1e6)
-    return Cost(statistics.median(found), min(found), max(found))
+        costs.append(spent / calls / events * 1e6)
+    return Cost(statistics.median(costs), min(costs), max(costs))
 
 
 def yardstick(rounds: int) -> Cost:
-    """What one fixed piece of work costs here and now. Figures of two runs, or of two machines, are compared as multiples of
-    it. It resembles the scorer's: JSON in, tuples, a matrix out."""
+    """Measure a fixed piece of work, to compare the figures of two runs or machines as multiples of it.
+
+    It resembles the work of the scorer: JSON, tuples, a matrix.
+    """
     fields = {f"f{k}": k / 7 for k in range(30)}
     text = json.dumps({"id": 1, **fields})
     names = tuple(fields)
@@ -91,15 +93,15 @@ class Parts:
         config = folder / f"scorer-{workload.features}.yaml"
         config.write_text(configuration("bench", "127.0.0.1:1", "exactly-once"))
         self.settings: Settings = load(config).settings
-        made = workload.package(folder / f"package-{workload.features}")
-        read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
+        package_folder = workload.package(folder / f"package-{workload.features}")
+        content = package.read(package_folder, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
         ready = loader(self.settings)
-        self.servable: Servable = make(read, Resolution(read.digest, "1.0.0", 1), ready, self.settings)
+        self.servable: Servable = make(content, Resolution(content.digest, "1.0.0", 1), ready, self.settings)
         target = TargetTopic(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
         self.scoring = BatchScorer(self.settings, target, target)
 
     def batch(self, size: int) -> Batch:
-        """A batch as intake takes it."""
+        """Return a batch as intake makes it."""
         partitions = [number % PARTITIONS for number in range(size)]
         return Batch(
             topics=[self.settings.input.topics[0]] * size,
@@ -112,25 +114,25 @@ class Parts:
         )
 
     def costs(self, size: int, rounds: int) -> dict[str, Cost]:
-        """Of each component, and of all together (`score`), at this batch size."""
+        """Measure each component, and all together (`score`), at this batch size."""
         batch = self.batch(size)
         loaded = self.servable.loaded
         decoded = loaded.decoder.decode(batch.values)
         outputs, signature = loaded.model.run(decoded.tensors), loaded.model.signature
         decoder: Any = SimpleNamespace(decode=lambda _: decoded)
         model: Any = SimpleNamespace(signature=signature, run=lambda _: outputs)
-        known = replace(loaded, decoder=decoder, model=model)  # they have answered before
+        stubbed = replace(loaded, decoder=decoder, model=model)  # both return stored results
         calls: dict[str, Callable[[], object]] = {
             "decode": lambda: loaded.decoder.decode(batch.values),
             "infer": lambda: loaded.score(decoded.tensors),
-            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=known), NOW),
+            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=stubbed), NOW),
             "score": lambda: self.scoring.score(batch, self.servable, NOW),
         }
         return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
 
 
 def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dict[str, Any]:
-    """Costs by batch size at 30 features, by feature count at batches of 512, and of the held-out workload."""
+    """Measure costs by batch size at 30 features, by feature count at batches of 512, and of the held-out workload."""
     with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
         folder = Path(name)
         parts = Parts(folder, Workload())
@@ -142,8 +144,8 @@ def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dic
 
 
 def _row(parts: Parts, size: int, rounds: int) -> Row:
-    found = parts.costs(size, rounds)
-    return {"batch": size, "features": parts.workload.features, **{name: each.to_dict() for name, each in found.items()}}
+    costs = parts.costs(size, rounds)
+    return {"batch": size, "features": parts.workload.features, **{name: cost.to_dict() for name, cost in costs.items()}}
 
 
 def numbers(text: str) -> list[int]:

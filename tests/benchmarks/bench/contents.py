@@ -1,6 +1,6 @@
-"""A workload's events in every input format: the same ids and numbers, written by code that is not the scorer's.
+"""A workload's events in every input format: the same ids and numbers, written without code of the scorer.
 
-Only the id differs between events of one row, so each row is written once and every event's id is put before it.
+Events of one row differ only in their id, so that each row is encoded once, and each event's id is put before it.
 """
 
 import json
@@ -22,13 +22,13 @@ FIRST_FIELD = b"\x0a"  # Protobuf's tag of field 1, length-delimited
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """`write(id)` gives one event; `input` is what a configuration says of the format."""
+    """`write(id)` returns an event; `input` is the configuration of the format."""
 
     write: Callable[[int], bytes]
     input: Mapping[str, Any]
 
     def events(self, count: int) -> Iterator[bytes]:
-        """Events with the ids 0 to `count`."""
+        """Return the events with the ids 0 to `count`."""
         return map(self.write, range(count))
 
     def settings(self) -> Settings:
@@ -37,7 +37,7 @@ class Contents:
 
 
 def contents(workload: Workload, format_: str, folder: Path) -> Contents:
-    """Schema files are written into the folder."""
+    """Return the events of a workload in a format; write schema files into the folder."""
     named = {"format": format_, **IDENTIFIED}
     rows = workload.rows()
     if format_ == "json":
@@ -69,7 +69,7 @@ def contents(workload: Workload, format_: str, folder: Path) -> Contents:
 
 
 def _sized(text: bytes, unit: int) -> bytes:
-    """A short text behind its length, which counts `unit` a byte: a varint of one byte."""
+    """Return a short text after its length times `unit`, a varint of one byte."""
     return bytes([len(text) * unit]) + text
 
 

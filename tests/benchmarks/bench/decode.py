@@ -1,10 +1,10 @@
-"""What decoding costs in each input format: CPU microseconds an event, beside plain loops over the formats' own libraries.
+"""The cost of decoding in each input format: CPU microseconds per event, compared with loops over the formats' libraries.
 
     python -m tests.benchmarks.bench.decode [--json] [--seconds 0.3]
 
 Two contents: `tab30`, 30 numbers with an id, and `array784`, one array of 784 floats with an id. Every way decodes the same
-batch into the same float32 tensor; the rounds of all ways alternate, and the best of each counts, so that a busy machine
-disturbs all alike.
+batch into the same float32 tensor. The rounds of all ways alternate, and the best of each counts, so that a busy machine
+affects all equally.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from tests.benchmarks.bench.workload import POOL, Workload
 from tests.unit.scorer.decoding.schema_events import avro_reader, proto_class
 
 CONTENTS = {"tab30": (Workload(decimals=4), 512), "array784": (Workload(784, decimals=4, array=True), 64)}
-"""What an event is, and events of a batch."""
+"""The workload and the number of events in a batch, by content."""
 Decode = Callable[[], NDArray[Any]]
 
 
 def ways(workload: Workload, count: int, folder: Path) -> Iterator[tuple[str, list[bytes], Decode]]:
-    """(name, events, decode) of each; those that are not ours are indented."""
+    """Yield (name, events, decode) of each way; names of other libraries are indented."""
     for format_ in FORMATS:
         written = contents(workload, format_, folder)
         values = list(written.events(count))
@@ -65,16 +65,16 @@ def plain(workload: Workload, format_: str, written: Contents, values: list[byte
 
 
 def measured(content: str, folder: Path, seconds: float) -> list[dict[str, Any]]:
-    """A row a way; each runs for about so many seconds. Raises AssertionError where two ways do not agree."""
+    """Measure each way for about `seconds`; return a row per way. Raises AssertionError if two ways differ."""
     workload, count = CONTENTS[content]
-    every = list(ways(workload, count, folder))
+    all_ways = list(ways(workload, count, folder))
     expected = np.array(workload.rows(), np.float32)[np.arange(count) % POOL]
-    for name, _, decode in every:
-        assert np.array_equal(decode(), expected), f"{content}: {name} decodes to something else"
-    best = dict.fromkeys((name for name, _, _ in every), float("inf"))
-    until = time.process_time() + seconds * len(every)
+    for name, _, decode in all_ways:
+        assert np.array_equal(decode(), expected), f"{content}: {name} decodes to other numbers"
+    best = dict.fromkeys((name for name, _, _ in all_ways), float("inf"))
+    until = time.process_time() + seconds * len(all_ways)
     while time.process_time() < until:
-        for name, _, decode in every:
+        for name, _, decode in all_ways:
             began = time.process_time()
             decode()
             best[name] = min(best[name], time.process_time() - began)
@@ -88,13 +88,13 @@ def measured(content: str, folder: Path, seconds: float) -> list[dict[str, Any]]
             "us": round(microseconds[name], 3),
             "times_json": round(microseconds["json"] / microseconds[name], 2),
         }
-        for name, values, _ in every
+        for name, values, _ in all_ways
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.bench.decode", description="What decoding costs in each format."
+        prog="python -m tests.benchmarks.bench.decode", description="The cost of decoding in each format."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each format and content")

@@ -1,4 +1,4 @@
-"""The workload whose events lack five of its 30 numbers, which are joined from a table, and the restore of the table.
+"""The workload with 25 of its 30 numbers in the event and five from a table, and the restore of the table.
 
 The module holds the events, the two versions of the model and the names of the measured cases; `whole` measures. The joined
 fields are required, so that an event without a row becomes a dead letter and counts as missing.

@@ -1,7 +1,7 @@
-"""The limit of the bus: what consume and produce cost with nothing in between, by the scorer's own client settings.
+"""The limit of the bus: the cost of consume and produce alone, with the client settings of the scorer.
 
-Reads a topic in batches, then writes as many records of a score record's size in transactions of one batch each. CPU
-microseconds an event: of the calling thread, and of the process, which has the client's own threads.
+Reads a topic in batches, then writes as many records of a score record's size in transactions of one batch each. The figures
+are CPU microseconds per event of the calling thread, and of the process, which includes the client's threads.
 
     python -m tests.benchmarks.bench.kafka_client BOOTSTRAP_SERVERS SOURCE TARGET EVENTS [--batch 4096]
 """
@@ -26,23 +26,23 @@ PATIENCE_SECONDS = 120.0
 
 
 def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:
-    """Read `events` of a topic as intake does, every column of them; how many there were."""
+    """Read `events` events of a topic and all their columns, as intake does; return their number."""
     consumer = kafka.consumer(settings, "bench", f"bench-{uuid.uuid4().hex}", lambda _: None, lambda *_: None)
     partitions = consumer.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    seen, deadline = 0, time.monotonic() + PATIENCE_SECONDS
-    while seen < events and time.monotonic() < deadline:
+    count, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+    while count < events and time.monotonic() < deadline:
         first = consumer.poll(0.1)
         messages = [first, *consumer.consume(batch - 1, 0)] if first is not None else []
         for read in ("topic", "partition", "offset", "key", "value", "timestamp"):
             _ = [getattr(message, read)() for message in messages]
-        seen += len(messages)
+        count += len(messages)
     consumer.close()
-    return seen
+    return count
 
 
 def produce(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:
-    """Write `events` records in transactions of `batch`, by producers in turn as a session does; how many."""
+    """Write `events` records in transactions of `batch`, by producers in turn, as a session does; return their number."""
     name = f"bench-{uuid.uuid4().hex}"
     pool = [kafka.transactional_producer(settings, f"{name}.{number}", "bench") for number in range(PRODUCERS)]
     for producer in pool:
@@ -57,7 +57,7 @@ def produce(settings: KafkaSettings, topic: str, events: int, batch: int) -> int
 
 
 def spent(work: Callable[[], int]) -> dict[str, float]:
-    """CPU microseconds an event of the thread and of the process, and events a second by the clock."""
+    """Return the CPU microseconds per event of the thread and of the process, and the events per second."""
     began, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
     events = max(work(), 1)
     return {

@@ -1,9 +1,9 @@
-"""Keeps the figures of one run of the side-by-side harness, all programs beside each other, for the picture of the README.
+"""Keep the figures of one run of the side-by-side harness, with all programs, for the picture of the README.
 
     python -m tests.benchmarks.bench.keep results.jsonl figures.json "two cores of ..., load 0.4"
 
-The first file has the harness's lines of `drain` and `paced`; the second is that of `python -m tests bench --only bus`. Writes
-`kept.json`; `python -m tests bench --plot` draws it.
+The first file has the lines of `drain` and `paced` of the harness; the second is the output of `python -m tests bench --only
+bus`. Writes `kept.json`; `python -m tests bench --plot` draws it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PEERS = {
     "python": "Python loop, hand-written",
     "quix": "Quix Streams 3.28",
 }
-"""Programs by the names that they have in the harness; ours is `scorestream`."""
+"""The names of the programs by their names in the harness; ours is `scorestream`."""
 DRAINED = {"ev_s": "events_per_s", "cpu_us_per_event": "cpu_us_per_event", "broker_cpu_us_per_event": "broker_cpu_us_per_event"}
 PACED = {"p50": "p50_ms", "p99": "p99_ms", "broker_cpu_us_per_event": "broker_cpu_us_per_event"}
 COMMAND = "harness.py drain and paced --workload tab30 --mode eos, all programs in one run; [lowest, highest] of its rounds"
@@ -34,20 +34,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.keep")
     parser.add_argument("results", type=Path)
     parser.add_argument("figures", type=Path)
-    parser.add_argument("machine", help="what it ran on, and how busy that was with other work")
+    parser.add_argument("machine", help="the machine, and its load by other work")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.results.read_text().splitlines()]
-    found = kept(rows, json.loads(options.figures.read_text())["bus"], options.machine)
-    KEPT.write_text(json.dumps(found, indent=1) + "\n")
+    picture = kept(rows, json.loads(options.figures.read_text())["bus"], options.machine)
+    KEPT.write_text(json.dumps(picture, indent=1) + "\n")
 
 
 def kept(rows: Sequence[Row], bus: Sequence[Row], machine: str) -> Row:
-    """What the picture is drawn from. Raises ValueError where a program has lost or doubled events, or was not drained."""
+    """Return the figures of the picture. Raises ValueError if a program lost or duplicated events, or was not drained."""
     if wrong := [row for row in rows if row["missing"] or row["dup"] or row["wrong"] or row["mode"] != "eos"]:
         raise ValueError(f"{wrong[0]['name']} was not exactly once in a run of {wrong[0]['kind']}: measure it again")
     names = list(dict.fromkeys(row["name"] for row in rows))
-    if lacking := [name for name in (OURS, *names) if not _of(rows, name, "drain")]:
-        raise ValueError(f"{lacking[0]} was not drained: run `harness.py drain --name {lacking[0]}`")
+    if undrained := [name for name in (OURS, *names) if not _of(rows, name, "drain")]:
+        raise ValueError(f"{undrained[0]} was not drained: run `harness.py drain --name {undrained[0]}`")
     ours = {"delivery": DELIVERY, **spread([_named(row, DRAINED) for row in _of(rows, OURS, "drain")])}
     paced = [{"delivery": DELIVERY, **row} for row in _paced(rows, OURS)]
     peers = [_peer(rows, name) for name in names if name != OURS]
@@ -60,7 +60,7 @@ def _peer(rows: Sequence[Row], name: str) -> Row:
 
 
 def _paced(rows: Sequence[Row], name: str) -> list[Row]:
-    """A row a rate."""
+    """Return a row per rate."""
     at: dict[float, list[Row]] = {}
     for row in _of(rows, name, "paced"):
         at.setdefault(row["rate"], []).append(_named(row, PACED))

@@ -1,10 +1,10 @@
-"""What it saves to run events of nearly one length together: events a second beside padding a batch to its longest event.
+"""The gain of grouping events by length: events per second, compared with padding a batch to its longest event.
 
     python -m tests.benchmarks.bench.lengths [--json] [--rounds 5] [--quick]
 
-An encoder of texts (4 layers of 256, as BERT-Mini has them, random weights) reads JSON events of 16 to 512 tokens, most of them
-short (Zipf). Both ways decode and score the same batches by the same session, in turns; times are CPU times of the process, so
-that a busy machine disturbs both alike. Exit code 1 if their scores differ.
+An encoder of texts (4 layers of 256, as in BERT-Mini, random weights) reads JSON events of 16 to 512 tokens, most of them short
+(Zipf). Both ways decode and score the same batches by the same session, in turn; times are CPU times of the process, so that a
+busy machine affects both equally. The exit code is 1 if their scores differ.
 """
 
 import argparse
@@ -44,7 +44,7 @@ SIGNATURE = {
 
 
 def batches(count: int, size: int) -> list[list[bytes]]:
-    """Batches of events. A text of n tokens is as likely as 1 / n."""
+    """Return batches of events. The probability of a text of n tokens is proportional to 1 / n."""
     random = np.random.default_rng(3)
     lengths = np.arange(SHORTEST, LONGEST + 1)
     drawn = random.choice(lengths, (count, size), p=1 / lengths / (1 / lengths).sum())
@@ -61,12 +61,12 @@ def opened(folder: Path, layers: int, hidden: int) -> LoadedModel:
         "model": {"source": "oci:.", "deadline_ms": 2_500},
         "batching": {"max_events": 1},
     }
-    found = package.read(folder, name="lengths", version="1", digest="sha256:" + "0" * 64)
-    return loader(load(values).settings)(found)
+    content = package.read(folder, name="lengths", version="1", digest="sha256:" + "0" * 64)
+    return loader(load(values).settings)(content)
 
 
 def ways(loaded: LoadedModel) -> dict[str, Callable[[Sequence[bytes]], Any]]:
-    """How a batch becomes scores: in runs by length, as a scorer does it, and all padded to the longest."""
+    """Return the two ways to score a batch: grouped by length, as in a scorer, and padded to the longest event."""
 
     def padded(values: Sequence[bytes]) -> Scores:
         return Scores(loaded.model.signature(), loaded.model.run(loaded.decoder.decode(values).tensors))
@@ -75,7 +75,7 @@ def ways(loaded: LoadedModel) -> dict[str, Callable[[Sequence[bytes]], Any]]:
 
 
 def measured(folder: Path, rounds: int, *, quick: bool) -> dict[str, Any]:
-    """Events a second of each way in each round, and how many times as fast the first is."""
+    """Return the events per second of each way in each round, and the ratio of the two."""
     loaded = opened(folder, *((1, 64) if quick else (4, 256)))
     rates: dict[str, list[float]] = {}
     worst = 0.0
@@ -83,11 +83,11 @@ def measured(folder: Path, rounds: int, *, quick: bool) -> dict[str, Any]:
         scores = []
         for name, way in ways(loaded).items():
             began = time.process_time()
-            scores.append(np.array([float(one) for one in way(values).encoded()]))
+            scores.append(np.array([float(score) for score in way(values).encoded()]))
             rates.setdefault(name, []).append(len(values) / (time.process_time() - began))
         worst = max(worst, float(np.abs(scores[0] - scores[1]).max()))
-    rates = {name: found[1:] for name, found in rates.items()}  # the first round warms both
-    times = [one / other for one, other in zip(rates["grouped"], rates["padded"], strict=True)]
+    rates = {name: rounds_[1:] for name, rounds_ in rates.items()}  # the first round warms both
+    times = [grouped / padded for grouped, padded in zip(rates["grouped"], rates["padded"], strict=True)]
     return {"events_per_second": rates, "times_as_fast": times, "largest_difference": worst}
 
 
@@ -99,17 +99,17 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.lengths", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="a tiny network: to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="a tiny network, to test the benchmark itself")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="scorestream-lengths-") as name:
-        found = measured(Path(name) / "encoder", options.rounds, quick=options.quick)
+        figures = measured(Path(name) / "encoder", options.rounds, quick=options.quick)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
     else:
-        for way, rates in found["events_per_second"].items():
+        for way, rates in figures["events_per_second"].items():
             print(f"{way:8} {spread(rates)} events/s (min / median / max of {options.rounds} rounds)")
-        print(f"{'':8} {spread(found['times_as_fast'])} times as fast")
-    return 0 if found["largest_difference"] < 1e-5 else 1
+        print(f"{'':8} {spread(figures['times_as_fast'])} times as fast")
+    return 0 if figures["largest_difference"] < 1e-5 else 1
 
 
 if __name__ == "__main__":

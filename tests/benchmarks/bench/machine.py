@@ -1,4 +1,4 @@
-"""The machine: which core the scorer has and which everything else, and how a process is read while it is measured."""
+"""The machine: the core of the scorer, the cores of all other programs, and the CPU time and memory of a process."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ class Cores:
 
     @classmethod
     def split(cls, available: set[int]) -> "Cores":
-        """The last core is the scorer's. Raises ValueError where there is only one."""
+        """Give the last core to the scorer. Raises ValueError if there is only one."""
         if len(available) < 2:
             raise ValueError("two cores are needed: one for the scorer, one for the broker and the load")
         scorer = max(available)
@@ -51,8 +51,8 @@ def description() -> dict[str, object]:
 class Sampler(threading.Thread):
     """Follows a process and its children, its broker, and the cores, ten times a second until `stop`.
 
-    A sample: Unix seconds, then CPU seconds so far of the process, of all on its core, of all on the other cores, and of the
-    broker.
+    A sample has the Unix seconds, then the CPU seconds so far of the process, of all programs on its core, of all programs on
+    the other cores, and of the broker.
     """
 
     def __init__(self, pid: int, broker: int, cores: Cores) -> None:
@@ -69,34 +69,34 @@ class Sampler(threading.Thread):
         self.join()
 
     def usage(self, start: float, end: float, events: float) -> dict[str, float]:
-        """Between two Unix times, by interpolation: CPU microseconds an event, and whether the figures can be trusted.
+        """Return CPU microseconds per event between two Unix times, by interpolation, and the load of the cores.
 
-        `broker_cpu_us_per_event` is what the broker spends, load and readers included. `others_on_core` is the share of the
-        scorer's core that something else took, `rest_busy` of the other cores (the broker, the load) what was in use: near 1
-        the broker is what was measured.
+        `broker_cpu_us_per_event` is the cost of the broker, load and readers included. `others_on_core` is the share of the
+        scorer's core that other programs used, `rest_busy` the used share of the other cores (the broker, the load). If it is
+        near 1, the broker limits the measurement.
         """
         times, *columns = np.array(self._samples).T
         seconds = max(end - start, 1e-3)
-        own, core, rest, broker = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
+        process, core, rest, broker = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
         return {
-            "cpu_us_per_event": round(own / max(events, 1) * 1e6, 2),
+            "cpu_us_per_event": round(process / max(events, 1) * 1e6, 2),
             "broker_cpu_us_per_event": round(broker / max(events, 1) * 1e6, 2),
-            "others_on_core": round(max(0.0, core - own) / seconds, 3),
+            "others_on_core": round(max(0.0, core - process) / seconds, 3),
             "rest_busy": round(rest / seconds / len(self._cores.others), 3),
         }
 
     def run(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             try:
-                own, broker, each = cpu_seconds(self._pid), cpu_seconds(self._broker), psutil.cpu_times(percpu=True)
-                rest = sum(_busy(each[number]) for number in self._cores.others)
-                self._samples.append((time.time(), own, _busy(each[self._cores.scorer]), rest, broker))
+                process, broker, core_times = cpu_seconds(self._pid), cpu_seconds(self._broker), psutil.cpu_times(percpu=True)
+                rest = sum(_busy(core_times[number]) for number in self._cores.others)
+                self._samples.append((time.time(), process, _busy(core_times[self._cores.scorer]), rest, broker))
             except psutil.NoSuchProcess:
                 return
 
 
 def _busy(times: Any) -> float:
-    """Seconds that a core was not idle."""
+    """Return the seconds in which a core was not idle."""
     return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 
 
@@ -127,15 +127,17 @@ def time_used(processes: Iterable[psutil.Process]) -> float:
 
 
 def memory(pid: int) -> dict[str, float]:
-    """MiB: resident, and proportional (what is shared is divided by those who share it), of a process and its descendants. A
-    scorer's parent shares nearly all that it has with its workers, and is left out of the first."""
-    found = [process.memory_full_info() for process in family(pid)]
-    resident = sum(m.rss for m in found[1:] or found)
-    return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in found) / 2**20, 1)}
+    """Return the resident and the proportional memory (PSS) of a process and its descendants, in MiB.
+
+    The resident memory excludes the parent of a scorer, which shares nearly all of its memory with its workers.
+    """
+    infos = [process.memory_full_info() for process in family(pid)]
+    resident = sum(m.rss for m in infos[1:] or infos)
+    return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in infos) / 2**20, 1)}
 
 
 def status_mib(key: str, pid: int | str = "self") -> float:
-    """A figure of a process in MiB (proc(5), /proc/pid/status)."""
+    """Return a figure of a process in MiB (proc(5), /proc/pid/status)."""
     return int(next(line for line in _lines(Path(f"/proc/{pid}/status")) if line.startswith(key)).split()[1]) / 1024
 
 

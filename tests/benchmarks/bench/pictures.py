@@ -1,4 +1,4 @@
-"""Pictures as whole values, (3, 224, 224) uint8, and a model that reads one pixel of each: the way there is measured."""
+"""Pictures as whole values, (3, 224, 224) uint8, and a model that reads one pixel: measures the transport of large values."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support import models
 SHAPE = (3, 224, 224)
 BYTES = int(np.prod(SHAPE))
 POOL = 16  # distinct pictures: 2.4 MB
-BATCH = 40  # events that a transaction of a scorer comes to
+BATCH = 40  # events in a transaction of a scorer
 INPUT = {"format": "bytes", "id": "header:ce_id"}
 SIGNATURE: dict[str, Any] = {
     "inputs": [
@@ -24,13 +24,13 @@ SIGNATURE: dict[str, Any] = {
 
 
 def package(folder: Path, seed: int) -> Path:
-    """A model version, `seed` + 1 times the first pixel."""
+    """Write a model version whose score is `seed` + 1 times the first pixel."""
     return models.package(folder, lambda path: first_pixel(path, seed + 1.0), SIGNATURE)
 
 
 def first_pixel(path: Path, factor: float) -> None:
-    named = {"begins": [0, 0, 0], "ends": [1, 1, 1], "axes": [1, 2, 3], "row": [-1, 1]}
-    constants = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in named.items()]
+    arrays = {"begins": [0, 0, 0], "ends": [1, 1, 1], "axes": [1, 2, 3], "row": [-1, 1]}
+    constants = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in arrays.items()]
     constants.append(numpy_helper.from_array(np.array([factor], np.float32), "factor"))
     nodes = [
         helper.make_node("Slice", ["x", "begins", "ends", "axes"], ["pixel"]),
@@ -43,12 +43,12 @@ def first_pixel(path: Path, factor: float) -> None:
 
 
 def events(count: int) -> Iterator[bytes]:
-    pool = [one.tobytes() for one in np.random.default_rng(7).integers(0, 256, (POOL, BYTES), np.uint8)]
+    pool = [picture.tobytes() for picture in np.random.default_rng(7).integers(0, 256, (POOL, BYTES), np.uint8)]
     return (pool[number % POOL] for number in range(count))
 
 
 def copy_us() -> float:
-    """CPU microseconds that numpy takes to copy a picture of such a pool into a batch."""
+    """Measure the CPU microseconds in which numpy copies a picture into a batch."""
     pool, batch = list(events(POOL)), np.empty((POOL, BYTES), np.uint8)
     began, rounds = time.process_time(), 100
     for _ in range(rounds):

@@ -1,6 +1,6 @@
-"""Draws a run's figures beside those of other programs as an SVG: the picture of the README, or that of a run of one's own.
+"""Draw the figures of a run and of other programs as an SVG: the picture of the README, or that of another run.
 
-Only exactly-once figures are drawn. A run's own file has no peers; then the peers that are kept here are drawn beside it.
+Only exactly-once figures are drawn. The file of a run without peers is drawn with the peers in `kept.json`.
 """
 
 import json
@@ -26,7 +26,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class Program:
-    """What it drains a second, what an event costs it (CPU us), and its figures at each rate."""
+    """The drained events per second of a program, its cost per event (CPU us), and its figures at each rate."""
 
     name: str
     events_per_s: Span
@@ -50,14 +50,14 @@ CHARTS = (
 
 
 def write(source: Path, target: Path) -> None:
-    """Draw the figures of `source` into `target`. Raises KeyError or ValueError for a file that is no run of the bench."""
+    """Draw the figures of `source` into `target`. Raises KeyError or ValueError if the file is not from a run."""
     target.write_text(draw(json.loads(source.read_text())), encoding="utf-8")
 
 
-def draw(found: Mapping[str, Any]) -> str:
-    """The SVG of a run's figures, beside those of its peers."""
-    programs = [_own(found), *map(_peer, (found if "peers" in found else json.loads(KEPT.read_text()))["peers"])]
-    bars = [*programs, _bus(found["bus"])] if found.get("bus") else programs
+def draw(figures: Mapping[str, Any]) -> str:
+    """Return the SVG of the figures of a run and of its peers."""
+    programs = [_our_program(figures), *map(_peer, (figures if "peers" in figures else json.loads(KEPT.read_text()))["peers"])]
+    bars = [*programs, _bus(figures["bus"])] if figures.get("bus") else programs
     charts = TOP + ROW * len(bars) + 30
     height = charts + 24 + CHART_HEIGHT + 56
     return "\n".join(
@@ -76,9 +76,9 @@ def draw(found: Mapping[str, Any]) -> str:
     )
 
 
-def _own(found: Mapping[str, Any]) -> Program:
-    drains = [row for row in found["drain"] if row["delivery"] == DELIVERY]
-    paced = [row for row in found["paced"] if row["delivery"] == DELIVERY and row.get("p50_ms")]
+def _our_program(figures: Mapping[str, Any]) -> Program:
+    drains = [row for row in figures["drain"] if row["delivery"] == DELIVERY]
+    paced = [row for row in figures["paced"] if row["delivery"] == DELIVERY and row.get("p50_ms")]
     if not (drains and paced):
         raise ValueError(f"the file has no {DELIVERY} figures of the groups drain and paced: run both")
     ends = [
@@ -92,14 +92,14 @@ def _peer(peer: Mapping[str, Any]) -> Program:
 
 
 def _bus(runs: Sequence[Mapping[str, Any]]) -> Program:
-    """What no program can pass: the time and the CPU of reading and then writing each event."""
+    """Return the limit of all programs: the time and the CPU of reading and writing each event."""
     seconds = [sum(1 / run[half]["events_per_s"] for half in ("consume", "produce")) for run in runs]
     cpu = [sum(run[half]["process_us"] for half in ("consume", "produce")) for run in runs]
     return Program(BUS, _span([1 / each for each in seconds]), _span(cpu))
 
 
 def _ends(figure: float | Sequence[float]) -> Span:
-    """Of one run, or of several."""
+    """Return the span of a figure of one or several runs."""
     return _span(figure if isinstance(figure, Sequence) else [figure])
 
 
@@ -108,22 +108,22 @@ def _span(values: Sequence[float]) -> Span:
 
 
 def _bars(
-    x: float, title: str, programs: Sequence[Program], figure: Callable[[Program], Span], told: Callable[[float], str]
+    x: float, title: str, programs: Sequence[Program], figure: Callable[[Program], Span], format_value: Callable[[float], str]
 ) -> Iterator[str]:
-    """A column of bars, one for each program."""
+    """Draw a column of bars, one for each program."""
     yield _text(x, 24, title, weight="bold")
-    most = max(figure(program)[1] for program in programs)
+    maximum = max(figure(program)[1] for program in programs)
     for number, program in enumerate(programs):
         y, (lowest, highest) = TOP + ROW * number + 5, figure(program)
         dark, light = _colours(program, number)
-        yield _bar(x, y, BAR * highest / most, light)
-        yield _bar(x, y, BAR * lowest / most, dark)
-        ends = dict.fromkeys((told(lowest), told(highest)))
-        yield _text(x + BAR * highest / most + 6, y + 12, "-".join(ends), size=11)
+        yield _bar(x, y, BAR * highest / maximum, light)
+        yield _bar(x, y, BAR * lowest / maximum, dark)
+        ends = dict.fromkeys((format_value(lowest), format_value(highest)))
+        yield _text(x + BAR * highest / maximum + 6, y + 12, "-".join(ends), size=11)
 
 
 def _chart(x: float, y: float, chart: Chart, programs: Sequence[Program]) -> Iterator[str]:
-    """A line for each program, with its axes; `x` and `y` are the upper left corner."""
+    """Draw a line for each program, and the axes; `x` and `y` are the upper left corner."""
     lines = [
         [(row["rate"], _ends(row[chart.figure])) for row in program.paced if row.get(chart.figure)] for program in programs
     ]
@@ -146,7 +146,7 @@ def _chart(x: float, y: float, chart: Chart, programs: Sequence[Program]) -> Ite
 
 
 def _legend(y: float, programs: Sequence[Program]) -> Iterator[str]:
-    """Which colour is whose, of those that have lines."""
+    """Draw the colours of the programs that have lines."""
     x = 20
     for number, program in enumerate(programs):
         if program.paced:
@@ -157,14 +157,14 @@ def _legend(y: float, programs: Sequence[Program]) -> Iterator[str]:
 
 
 def _decades(values: Sequence[float]) -> list[float]:
-    """1, 2 or 5 times a power of ten, from below the values to above them."""
+    """Return the steps 1, 2 and 5 times a power of ten, from below the values to above them."""
     steps = [step * 10.0**power for power in range(-1, 6) for step in (1, 2, 5)]
     low, high = max(step for step in steps if step <= min(values)), min(step for step in steps if step >= max(values))
     return [step for step in steps if low <= step <= high]
 
 
 def _scale(span: Span, start: float, end: float) -> Callable[[float], float]:
-    """Pixels from a value, logarithmic."""
+    """Return the function from a value to pixels, logarithmic."""
     low, high = math.log(span[0]), math.log(span[1])
     return lambda value: start + (end - start) * ((math.log(value) - low) / (high - low) if high > low else 0.5)
 
@@ -183,7 +183,7 @@ def _thousands(value: float) -> str:
 
 
 def _run(x: float, low: float, high: float, colour: str) -> str:
-    """A mark from the lowest to the highest of several runs."""
+    """Draw a mark from the lowest to the highest of several runs."""
     return f'<path d="M{x:.0f} {low:.0f}V{high:.0f}" stroke="{colour}" stroke-width="6" stroke-linecap="round"/>'
 
 

@@ -1,10 +1,10 @@
-"""Has scoring become dearer? CPU time an event as a multiple of the yardstick in the same run, against a committed baseline.
+"""Compare the cost of scoring with a committed baseline: CPU time per event as a multiple of the yardstick in the same run.
 
-Never wall time, and the lowest of the rounds on both sides, so that a busy machine changes little. Exit code 1 where a
-component costs more than the baseline allows.
+Both are CPU times, never wall times, and the lowest of their rounds, so that a busy machine changes little. The exit code is 1
+if a component costs more than the baseline allows.
 
     python -m tests.benchmarks.bench.regression [--json]
-    python -m tests.benchmarks.bench.regression --write     # after a change that is meant to cost, or that made things cheaper
+    python -m tests.benchmarks.bench.regression --write     # after an intended change of the cost
 """
 
 import argparse
@@ -21,12 +21,12 @@ from tests.benchmarks.bench.workload import Workload
 BASELINE = Path(__file__).with_name("baseline.json")
 SIZES = (1, 64, 512)
 ROUNDS = 7
-TOLERANCE = 1.6  # times the baseline; what machines and neighbours make of the same code stays below
+TOLERANCE = 1.6  # times the baseline; differences between machines and their load are smaller
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A component at a batch size: its multiple of the yardstick, what the baseline has, and whether that is too much."""
+    """A component at a batch size: its multiple of the yardstick, that of the baseline, and whether it costs too much."""
 
     name: str
     multiple: float
@@ -34,13 +34,13 @@ class Verdict:
     dearer: bool
 
 
-def verdicts(found: Mapping[str, float], baseline: Mapping[str, float], tolerance: float = TOLERANCE) -> list[Verdict]:
-    """One for each measured component. Raises KeyError for one that the baseline lacks."""
-    return [Verdict(name, value, baseline[name], value > tolerance * baseline[name]) for name, value in found.items()]
+def verdicts(multiples: Mapping[str, float], baseline: Mapping[str, float], tolerance: float = TOLERANCE) -> list[Verdict]:
+    """Return a verdict for each measured component. Raises KeyError if the baseline has none for it."""
+    return [Verdict(name, value, baseline[name], value > tolerance * baseline[name]) for name, value in multiples.items()]
 
 
 def measure(rounds: int = ROUNDS) -> dict[str, float]:
-    """Multiples of the yardstick, for an event of 30 features."""
+    """Measure each component for an event of 30 features; return multiples of the yardstick."""
     with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as folder:
         parts = Parts(Path(folder), Workload())
         unit = yardstick(rounds).lowest
@@ -54,16 +54,16 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="make this run the baseline")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout")
     options = parser.parse_args()
-    found = measure()
+    multiples = measure()
     if options.write:
-        BASELINE.write_text(json.dumps(found, indent=1) + "\n")
-    judged = verdicts(found, json.loads(BASELINE.read_text()))
+        BASELINE.write_text(json.dumps(multiples, indent=1) + "\n")
+    results = verdicts(multiples, json.loads(BASELINE.read_text()))
     if options.json:
-        print(json.dumps([asdict(verdict) for verdict in judged]))
+        print(json.dumps([asdict(verdict) for verdict in results]))
     else:
-        for v in judged:
+        for v in results:
             print(f"{'DEARER' if v.dearer else 'ok':6} {v.name:12} {v.multiple:8.4f}, baseline {v.baseline:.4f} (x{TOLERANCE})")
-    return int(any(verdict.dearer for verdict in judged))
+    return int(any(verdict.dearer for verdict in results))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The figures of a run as tables for people."""
+"""The figures of a run as tables."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,20 +24,20 @@ COUNTED = (
     "compare",
     "lineage",
 )
-"""Groups whose rows say how many events were missing or answered twice."""
+"""Groups whose rows have the numbers of missing and duplicate events."""
 
 
-def tables(found: Mapping[str, Any]) -> Iterator[Table]:
-    if parts := found.get("components"):
+def tables(figures: Mapping[str, Any]) -> Iterator[Table]:
+    if parts := figures.get("components"):
         yield _components(parts)
     for group in ("bus", *COUNTED, "start"):
-        if rows := found.get(group):
+        if rows := figures.get(group):
             yield _rows(group, [_flat(row) for row in rows])
 
 
-def faults(found: Mapping[str, Any]) -> int:
-    """Events missing, answered twice or answered wrongly, over all measurements."""
-    rows = [row for group in COUNTED for row in found.get(group, [])]
+def faults(figures: Mapping[str, Any]) -> int:
+    """Count the events that were missing, answered twice or answered wrongly, over all measurements."""
+    rows = [row for group in COUNTED for row in figures.get(group, [])]
     return sum(row["missing"] + row["duplicates"] + row.get("wrong", 0) for row in rows)
 
 
@@ -54,7 +54,7 @@ def _cost(cost: Mapping[str, float]) -> str:
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A row of figures, nested ones by dotted names, spreads as `median (lowest-highest)`."""
+    """Return the cells of a row: nested figures by dotted names, spreads as `median (lowest-highest)`."""
     cells: dict[str, str] = {}
     for name, value in row.items():
         if isinstance(value, Mapping) and "median" in value:
@@ -68,7 +68,7 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _rows(title: str, rows: list[dict[str, str]]) -> Table:
-    """A line for each figure, a column for each measurement."""
+    """Return a table with a line per figure and a column per measurement."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = Table("figure", *(str(number + 1) for number in range(len(rows))), title=title)
     for name in names:

@@ -1,10 +1,10 @@
-"""What decoding JSON objects costs with the native scanner and with msgspec alone, by batch size: CPU microseconds an event.
+"""The cost of decoding JSON objects with the native scanner and with msgspec alone, by batch size: CPU us per event.
 
     python -m tests.benchmarks.bench.scanner [--json] [--batches 4096,256,64,8,4,1] [--rounds 9]
 
 Two contents: `tab30`, 30 numbers of four places, and `names75`, 75 numbers of 17 digits under long names. Rounds alternate
-between both ways, so that a busy machine disturbs both alike.
-`scorer/decoding/json/native_rows.py` has its smallest batch from here.
+between both ways, so that a busy machine affects both equally. The smallest batch in `scorer/decoding/json/native_rows.py` is a
+result of this measurement.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from scorer.native.load import native_library
 from tests.benchmarks.bench.components import cost, numbers
 
 CONTENTS = {"tab30": (30, 4, "f{}"), "names75": (75, None, "customer_transactions_of_the_last_{}_days_mean")}
-"""Numbers of an event, their places (None: all), and what they are called."""
+"""The count of numbers in an event, their decimal places (None: all), and the pattern of their names, by content."""
 MIN_SECONDS = 0.02
 LARGEST = 1_000_000
 
 
 def events(content: str, count: int) -> tuple[Signature, list[bytes]]:
-    """A signature and events for it."""
+    """Return a signature and events for it."""
     width, places, name = CONTENTS[content]
     names = [name.format(k) for k in range(width)]
     inputs = [{"tensor": "x", "dtype": "float32", "fields": names}]
@@ -42,7 +42,7 @@ def events(content: str, count: int) -> tuple[Signature, list[bytes]]:
 
 
 def measured(content: str, batches: Sequence[int], rounds: int, least: float = MIN_SECONDS) -> Iterator[dict[str, Any]]:
-    """A row a batch size: median, lowest and highest of each way. Raises AssertionError where they do not agree."""
+    """Yield a row per batch size: median, lowest and highest of each way. Raises AssertionError if they differ."""
     signature, values = events(content, max(batches))
     ways = {
         name: JsonDecoder(signature, "id", LARGEST, min_events=min_events)
@@ -50,28 +50,28 @@ def measured(content: str, batches: Sequence[int], rounds: int, least: float = M
     }
     for size in batches:
         batch = values[:size]
-        one, other = (decoder.decode(batch) for decoder in ways.values())
-        assert list(one.ids) == list(other.ids)
-        assert one.tensors["x"].tobytes() == other.tensors["x"].tobytes()
-        found: dict[str, list[float]] = {name: [] for name in ways}
+        native, msgspec_only = (decoder.decode(batch) for decoder in ways.values())
+        assert list(native.ids) == list(msgspec_only.ids)
+        assert native.tensors["x"].tobytes() == msgspec_only.tensors["x"].tobytes()
+        costs: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(rounds):
             for name, decoder in ways.items():
-                found[name].append(cost(_call(decoder, batch), size, rounds=1, least_seconds=least).us)
-        yield {"content": content, "batch": size, **{name: _spread(each) for name, each in found.items()}}
+                costs[name].append(cost(_call(decoder, batch), size, rounds=1, min_seconds=least).us)
+        yield {"content": content, "batch": size, **{name: _spread(samples) for name, samples in costs.items()}}
 
 
 def _call(decoder: JsonDecoder, batch: list[bytes]) -> Callable[[], object]:
     return lambda: decoder.decode(batch)
 
 
-def _spread(found: Sequence[float]) -> dict[str, float]:
-    return {"us": round(statistics.median(found), 3), "lowest": round(min(found), 3), "highest": round(max(found), 3)}
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"us": round(statistics.median(values), 3), "lowest": round(min(values), 3), "highest": round(max(values), 3)}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See the module. Exit code 2 where there is no native scanner."""
+    """Measure and print. Returns exit code 2 if there is no native scanner."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.bench.scanner", description="What the native scanner saves."
+        prog="python -m tests.benchmarks.bench.scanner", description="The gain of the native scanner."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--batches", type=numbers, default=[4096, 256, 64, 8, 4, 1])

@@ -1,7 +1,7 @@
-"""What a canary of the same model costs the thread that scores: CPU microseconds an event, with and without one in turn.
+"""The cost of a canary of the same model for the scoring thread: CPU microseconds per event, with and without it in turn.
 
-The parts are those of a running scorer, and batches are columns as the native part takes them. There is no Kafka in here: a
-difference shows that is smaller than what two drains on a busy machine differ by.
+The parts are those of a running scorer, and batches are columns as the native part makes them. Without Kafka, the measurement
+finds differences that are smaller than the variation of drains on a busy machine.
 
     python -m tests.benchmarks.bench.splitting [--batch 2000] [--rounds 101]
 """
@@ -29,7 +29,7 @@ from scorer.worker.canary_routing import ArmAssigner
 from tests.benchmarks.bench.components import NOW_MS, PARTITIONS, Parts
 from tests.benchmarks.bench.workload import Workload, key
 
-BATCH = 2_000  # events, about what a drain takes at once
+BATCH = 2_000  # events, about the size of a batch of a drain
 PERCENT = 5
 DIGEST = "sha256:" + "c1" * 32
 
@@ -50,7 +50,7 @@ class Splitting:
         self._keys = [key(number) for number in range(events)]
 
     def us(self, *, split: bool) -> float:
-        """CPU microseconds an event of one batch. Raises RuntimeError where it is not answered as columns."""
+        """Return the CPU microseconds per event of one batch. Raises RuntimeError if the scores are not columns."""
         batch = self._batch()
         began = time.thread_time_ns()
         arms = self._assigning.arms(batch, self._canary if split else None)
@@ -61,10 +61,10 @@ class Splitting:
         return spent / 1_000 / self._events
 
     def _candidate(self, folder: Path) -> Servable:
-        read = package.read(Workload().package(folder), name="bench", version="1.0.1", digest=DIGEST)
+        content = package.read(Workload().package(folder), name="bench", version="1.0.1", digest=DIGEST)
         resolution = Resolution(DIGEST, "1.0.1", 1)
-        made = make(read, resolution, lambda _: self._parts.servable.loaded, self._parts.settings)
-        return made.in_role(resolution, "", CANARY)
+        servable = make(content, resolution, lambda _: self._parts.servable.loaded, self._parts.settings)
+        return servable.in_role(resolution, "", CANARY)
 
     def _batch(self) -> ColumnarBatch:
         count = self._events
@@ -85,12 +85,12 @@ def _texts(values: list[bytes]) -> ByteColumn:
 
 
 def measure(events: int, rounds: int) -> dict[str, float]:
-    """Medians over the rounds: of a batch without a canary, with one, and of the difference of two that follow each other."""
+    """Return medians over the rounds: a batch without a canary, one with it, and the difference of the two in a round."""
     with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
         splitting = Splitting(Path(name), events)
-        found = np.array([[splitting.us(split=False), splitting.us(split=True)] for _ in range(rounds + 1)][1:])
-    alone, split = np.median(found, axis=0).tolist()
-    more = float(np.median(found[:, 1] - found[:, 0]))
+        costs = np.array([[splitting.us(split=False), splitting.us(split=True)] for _ in range(rounds + 1)][1:])
+    alone, split = np.median(costs, axis=0).tolist()
+    more = float(np.median(costs[:, 1] - costs[:, 0]))
     return {"score_us": round(alone, 3), "score_us_split": round(split, 3), "more_us": round(more, 3)}
 
 

@@ -1,4 +1,4 @@
-"""What a measurement of the whole scorer stands on: a real broker, topics of its own, a registry, `scorer run` on its core."""
+"""The environment of a measurement of the whole scorer: a real broker, own topics, a registry, `scorer run` on its core."""
 
 import contextlib
 import json
@@ -33,13 +33,13 @@ STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 
 class Stage:
-    """One broker for all measurements; every measurement gets topics, a group and a configuration of its own.
+    """One broker for all measurements; every measurement has its own topics, group and configuration.
 
-    This process, the broker and what else it starts are kept off the scorer's core.
+    This process, the broker and all other processes that it starts do not use the scorer's core.
     """
 
     def __init__(self, cores: Cores, workload: Workload, package: Callable[[Path, int], Path] | None = None) -> None:
-        """`package` writes a version of another model than the workload's, for a seed."""
+        """Prepare a stage; `package` writes a model version for a seed, in place of the workload's model."""
         self.cores = cores
         self.workload = workload
         self._package = package or workload.package
@@ -61,18 +61,20 @@ class Stage:
         self._cleanup.close()
 
     def command(self, *arguments: str) -> None:
-        """A command of the product that must succeed."""
-        done = subprocess.run([executable(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode()}")
+        """Run a command of the product, which must succeed."""
+        completed = subprocess.run(
+            [executable(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, check=False
+        )
+        if completed.returncode != 0:
+            raise RuntimeError(f"{' '.join(arguments)} ended with {completed.returncode}: {completed.stderr.decode()}")
 
     def push(self, version: str, seed: int) -> None:
-        """A version; those of one seed compute the same."""
+        """Push a version; versions of one seed have the same weights."""
         package = self._package(self.folder / f"package-{version}", seed)
         self.command("model-registry", "push", str(package), f"oci:./registry/model:{version}")
 
     def promote(self, version: str, canary: str = "") -> None:
-        """The channel `prod` to a version; or this share of the keys, in percent (`5%`), beside the version that it is at."""
+        """Promote a version in the channel `prod`; with `canary`, for this share of the keys only, such as `5%`."""
         share = ["--canary", canary] if canary else []
         self.command("model-registry", "promote", "oci:./registry/model", "--to", version, *share)
 
@@ -99,8 +101,8 @@ class Stage:
             tables: the settings of the tables by name; default: no tables.
         """
         name = f"{name}-{uuid.uuid4().hex[:6]}"
-        made = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
-        made[f"{name}.scores"].result(30)
+        futures = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
+        futures[f"{name}.scores"].result(30)
         config = json.loads(configuration(name, self.servers, delivery))
         if source:
             config["input"]["topics"] = [source]
@@ -144,11 +146,11 @@ class Stage:
 
     @contextlib.contextmanager
     def scorer(self, name: str, workers: int = 1, flags: Sequence[str] = ()) -> Iterator["Running"]:
-        """`scorer run` on the scorer's core, until the block ends; it must end with code 0."""
+        """Run `scorer run` on the scorer's core until the block ends; it must end with code 0."""
         log = self.folder / f"{name}{''.join(flags[:1])}.log"
         command = self.cores.pinned(executable("scorer"), "run", f"{name}.yaml", "--workers", str(workers), *flags)
-        with log.open("wb") as said:
-            process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         running = Running(process, log)
         try:
             yield running
@@ -162,7 +164,7 @@ class Stage:
 
     @contextlib.contextmanager
     def reader(self, topic: str) -> Iterator["Reader"]:
-        """A process that notes when each score of a topic becomes readable."""
+        """Run a process that records when each score of a topic becomes readable."""
         path = self.folder / f"{topic}.npy"
         command = [sys.executable, "-m", "tests.benchmarks.bench.arrivals", self.servers, topic, str(path)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -173,7 +175,7 @@ class Stage:
             process.wait()
 
     def written(self, topic: str) -> int:
-        """The sum of a topic's end offsets: records, and the markers of transactions."""
+        """Return the sum of a topic's end offsets, which count records and the markers of transactions."""
         if not hasattr(self, "_ends"):
             self._ends = kafka.reader(self.settings, "bench-ends")
         return sum(self._ends.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(PARTITIONS))
@@ -207,12 +209,12 @@ class Running:
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def until(self, done: Callable[[], bool], what: str, every_seconds: float = 0.05) -> None:
-        """Wait for an effect. Raises RuntimeError where the scorer ends before, or it does not come."""
-        within(lambda: done() or self.process.poll() is not None, PATIENCE_SECONDS, every=every_seconds)
-        if not done():
+    def until(self, condition: Callable[[], bool], effect: str, every_seconds: float = 0.05) -> None:
+        """Wait for a condition. Raises RuntimeError if the scorer ends before, or after the timeout."""
+        within(lambda: condition() or self.process.poll() is not None, PATIENCE_SECONDS, every=every_seconds)
+        if not condition():
             code = self.process.poll()
-            raise RuntimeError(f"{what} did not come in {PATIENCE_SECONDS:.0f} s, exit code {code}: {self.said[-2_000:]}")
+            raise RuntimeError(f"{effect} did not happen in {PATIENCE_SECONDS:.0f} s, exit code {code}: {self.said[-2_000:]}")
 
 
 class Reader:
@@ -229,15 +231,15 @@ class Reader:
         self.seen = int(self._process.stdout.readline() or self.seen)
 
     def wait(self, count: int) -> None:
-        """Until it has seen so many, or half a minute has brought nothing."""
-        still = 0
-        while self.seen < count and still < 60:
+        """Wait until it has read `count` scores, or nothing for half a minute."""
+        idle_reads = 0
+        while self.seen < count and idle_reads < 60:
             before = self.seen
             self._next()
-            still = 0 if self.seen > before else still + 1
+            idle_reads = 0 if self.seen > before else idle_reads + 1
 
     def finish(self) -> NDArray[Any]:
-        """Ids, arrival times in Unix ms and version numbers: (3, n)."""
+        """End the reader; return ids, arrival times in Unix ms and version numbers: (3, n)."""
         self._process.communicate(b"\n")
-        found: NDArray[Any] = np.load(self._path)
-        return found
+        arrivals: NDArray[Any] = np.load(self._path)
+        return arrivals

@@ -1,9 +1,9 @@
-"""What a table costs: restore from a broker, memory of a row, and look-ups by batch size.
+"""The cost of a table: restore from a broker, memory of a row, and look-ups by batch size.
 
     python -m tests.benchmarks.bench.tables [--json] [--rows 1000000] [--partitions 6] [--rounds 3]
 
 A row is JSON with five numbers of six places, and has a key of 17 bytes. The restore is that of a worker: one process reads the
-topic and decodes the columns. The CPU time of the process is the figure to compare, because other load hardly changes it.
+topic and decodes the columns. Compare the CPU time of the process, because other load hardly changes it.
 """
 
 import argparse
@@ -97,8 +97,8 @@ def measured(bootstrap_servers: str, topic: str, count: int, partitions: int, ra
             time.sleep(POLL_SECONDS)
         seconds = time.perf_counter() - began[0]
         cpu_seconds = time.process_time() - began[1]
-        held, size = tables.sizes()["rows"]
-        assert held == count, f"{held} rows of {count}"
+        row_count, size = tables.sizes()["rows"]
+        assert row_count == count, f"{row_count} rows of {count}"
         figures = {
             "rows_per_second": round(count / seconds),
             "rows_per_cpu_second": round(count / cpu_seconds),
@@ -126,7 +126,7 @@ def _look_up_us(tables: Tables, count: int, batch: int, partitions: int, repeats
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.tables", description="What a table costs.")
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.tables", description="The cost of a table.")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=6)

@@ -1,4 +1,4 @@
-"""Commands beside a scorer, from their start to their end, on the scorer's core: what they take for topics of many events."""
+"""The duration of commands on topics of many events, from start to end, on the scorer's core."""
 
 import resource
 import subprocess
@@ -12,27 +12,27 @@ from tests.benchmarks.bench.stage import PARTITIONS, Stage
 
 
 def compared(stage: Stage, source: str, events: int) -> Figures:
-    """One `scorer compare` of the two versions over all events of a topic, from its start to its end, on the scorer's core."""
+    """Measure one `scorer compare` of the two versions over all events of a topic."""
     name = stage.make("compare", "exactly-once", source=source)
     anything = ["--max-errors", "1", "--max-flips", "1", "--max-psi", "1000"]
-    verb = [executable("scorer"), "compare", f"{name}.yaml", "2.0.0", "--events", str(events), *anything, "--json"]
+    command = [executable("scorer"), "compare", f"{name}.yaml", "2.0.0", "--events", str(events), *anything, "--json"]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(stage.cores.pinned(*verb), cwd=stage.folder, capture_output=True, check=True)
+    completed = subprocess.run(stage.cores.pinned(*command), cwd=stage.folder, capture_output=True, check=True)
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    told = orjson.loads(done.stdout)
+    report = orjson.loads(completed.stdout)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "seconds": round(seconds, 2),
         "cpu_us_per_event": round(cpu / events * 1e6, 2),
-        "champion_us": told["cost_us_per_event"]["champion"],
-        "candidate_us": told["cost_us_per_event"]["candidate"],
-        "missing": events - told["scored_by_both"],
+        "champion_us": report["cost_us_per_event"]["champion"],
+        "candidate_us": report["cost_us_per_event"]["candidate"],
+        "missing": events - report["scored_by_both"],
         "duplicates": 0,
     }
 
 
 def traced(stage: Stage, source: str, events: int, questions: int) -> list[Figures]:
-    """`scorer lineage` by positions all over a topic whose events are scored: each command from its start to its end."""
+    """Measure `scorer lineage` for positions spread over a topic of scored events, one command per question."""
     name = stage.make("lineage", "exactly-once", source=source, scores={})
     with stage.scorer(name) as running:
         for tenth in range(1, 11):
@@ -42,9 +42,9 @@ def traced(stage: Stage, source: str, events: int, questions: int) -> list[Figur
 
 def _traced(stage: Stage, name: str, source: str, number: int) -> Figures:
     place = {"topic": source, "partition": number % PARTITIONS, "offset": number // PARTITIONS}
-    verb = [executable("scorer"), "lineage", f"{name}.yaml", "/".join(map(str, place.values())), "--json"]
+    command = [executable("scorer"), "lineage", f"{name}.yaml", "/".join(map(str, place.values())), "--json"]
     began = time.monotonic()
-    done = subprocess.run(stage.cores.pinned(*verb), cwd=stage.folder, capture_output=True, check=True)
-    seconds, told = time.monotonic() - began, orjson.loads(done.stdout)
-    known = told["answer"]["source"] == place and told["move"]["revision"] == 1
-    return {"seconds": round(seconds, 3), "missing": int(not known), "duplicates": 0}
+    completed = subprocess.run(stage.cores.pinned(*command), cwd=stage.folder, capture_output=True, check=True)
+    seconds, lineage = time.monotonic() - began, orjson.loads(completed.stdout)
+    correct = lineage["answer"]["source"] == place and lineage["move"]["revision"] == 1
+    return {"seconds": round(seconds, 3), "missing": int(not correct), "duplicates": 0}

@@ -1,4 +1,4 @@
-"""What is measured with: a small network over any number of features, its package, and events for it.
+"""The workload of the measurements: a small network over any number of features, its package, and events for it.
 
 With 30 features it is the workload `tab30` of the side-by-side benchmark: 30 named floats in about 500 bytes of JSON, and a
 network of 30-64-32-1. Everything follows from the number of features and a fixed seed.
@@ -25,8 +25,10 @@ KEYS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Named float features, `f0`, `f1` and so on unless `named` says otherwise, or one `array` of them, `x`. Each is written
-    with so many `decimals`. `hidden` are the network's layers."""
+    """Float features, named by the pattern `named`, or one `array` of them, `x`.
+
+    Numbers are written with `decimals` decimal places. `hidden` are the widths of the network's hidden layers.
+    """
 
     features: int = 30
     named: str = "f{}"
@@ -45,7 +47,7 @@ class Workload:
         return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
     def package(self, folder: Path, seed: int = 0) -> Path:
-        """A model version; another seed gives other weights."""
+        """Write a model version; the weights depend on the seed."""
         signature = json.loads(self.signature.to_json())
         return models.package(folder, lambda path: network(path, (self.features, *self.hidden, 1), seed), signature)
 
@@ -54,11 +56,11 @@ class Workload:
         return rows
 
     def event(self, row: list[float]) -> dict[str, Any]:
-        """A row of the pool by the names of its fields."""
+        """Return a row of the pool by the names of its fields."""
         return {"x": row} if self.array else dict(zip(self.names, row, strict=True))
 
     def bodies(self) -> list[bytes]:
-        """The pool, as JSON: all of an event behind its id."""
+        """Return the pool as JSON: the text of each event after its id."""
         names, digits = self.names, self.decimals
         if self.array:
             return [b'"x":%b}' % json.dumps(row).encode() for row in self.rows()]
@@ -68,18 +70,18 @@ class Workload:
         ]
 
     def events(self, count: int) -> Iterator[bytes]:
-        """Events with the ids 0 to `count`, each once."""
+        """Return the events with the ids 0 to `count`, each once."""
         pool = self.bodies()
         for number in range(count):
             yield event(pool, number)
 
 
 HELD_OUT = Workload(75, "minutes_lost_at_checkpoint_{}", 9, (128, 128, 16))
-"""Other fields, another model, other sizes: nothing was chosen by what it costs."""
+"""A workload with other fields and sizes and another model; no design was chosen by its cost."""
 
 
 def event(pool: list[bytes], number: int) -> bytes:
-    """One event of the pool under this id."""
+    """Return an event of the pool with this id."""
     return b'{"id":%d,' % number + pool[number % len(pool)]
 
 
@@ -88,7 +90,7 @@ def key(number: int) -> bytes:
 
 
 def headers(number: int) -> list[tuple[str, str | bytes | None]]:
-    """What a producer may send beside an event: its id, when it is due, and the trace that it belongs to."""
+    """Return headers of an event as a producer may set them: its id, its deadline and its trace."""
     trace = b"00-%032x-%016x-01" % (number + 1, number + 1)
     return [("ce_id", b"%d" % number), ("deadline", b"4102444800000"), ("traceparent", trace)]
 
@@ -109,7 +111,7 @@ def network(path: Path, sizes: tuple[int, ...], seed: int) -> None:
 
 
 def configuration(name: str, bootstrap_servers: str, delivery: str) -> str:
-    """A configuration that differs from the defaults in names and addresses only. JSON is YAML."""
+    """Return a configuration that differs from the defaults in names and addresses only. JSON is YAML."""
     return json.dumps(
         {
             "name": name,

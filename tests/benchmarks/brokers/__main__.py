@@ -1,7 +1,7 @@
-"""`python -m tests brokers`: the demo on each version of Apache Kafka that is listed here, on a real broker.
+"""`python -m tests brokers`: the demo on each listed version of Apache Kafka, on a real broker.
 
-Events flow, a version is swapped, a scorer is killed (kill -9), and the audit counts. The exit code is 1 where a run was not
-clean. The jars come from Maven, checked against `kafka-VERSION.txt`.
+Each run swaps a model version and kills a scorer (kill -9) while events flow, then audits the scores. The exit code is 1 if a
+run was not clean. The jars come from Maven, checked against `kafka-VERSION.txt`.
 """
 
 import argparse
@@ -34,7 +34,7 @@ PAUSES = {"swap": "swap_pause_ms", "kill -9": "kill_pause_ms"}
 
 
 def broker(version: str) -> EmbeddedBroker:
-    """A broker of this version. Its one voter is told by address, as all versions understand."""
+    """Return a broker of this version. Its only voter is configured by address, which all versions support."""
     if version == EMBEDDED:
         return EmbeddedBroker()
     voters = "controller.quorum.voters"
@@ -42,16 +42,16 @@ def broker(version: str) -> EmbeddedBroker:
 
 
 def play(version: str, options: DemoOptions, logs: Path | None) -> DemoSummary | str:
-    """The demo on a broker of this version, or why it did not come to its end. `logs`: a folder for what everybody says."""
+    """Run the demo on a broker of this version; return its summary, or the error. `logs`: a folder for the logs."""
     with DemoView() as view, contextlib.ExitStack() as cleanup:
         view.step(f"Apache Kafka {version}")
         try:
             running = cleanup.enter_context(broker(version))
-            own = dataclasses.replace(options, bootstrap_servers=running.bootstrap_servers)
-            where = cleanup.enter_context(open_sandbox(own, view))
+            broker_options = dataclasses.replace(options, bootstrap_servers=running.bootstrap_servers)
+            sandbox = cleanup.enter_context(open_sandbox(broker_options, view))
             if logs is not None:
-                cleanup.callback(keep, [where.folder, running.folder], logs / version)
-            return Demo(own, view, where).run()
+                cleanup.callback(keep, [sandbox.folder, running.folder], logs / version)
+            return Demo(broker_options, view, sandbox).run()
         except Fatal as error:
             return str(error)
 
@@ -62,13 +62,13 @@ def keep(folders: Sequence[Path], target: Path) -> None:
         shutil.copy(log, target)
 
 
-def row(played: DemoSummary | str) -> list[str]:
-    """Counts, pauses in seconds, and the verdict."""
-    if isinstance(played, str):
-        return ["-"] * (len(COUNTS) + len(PAUSES)) + [played.partition("\n")[0]]
-    found = played.to_dict()
-    pauses = [f"{found[name] / 1_000:.1f} s" if found[name] else "-" for name in PAUSES.values()]
-    return [*(f"{found[name]:,}" for name in COUNTS), *pauses, "clean" if played.clean else "NOT CLEAN"]
+def row(outcome: DemoSummary | str) -> list[str]:
+    """Return the counts, the pauses in seconds, and the verdict."""
+    if isinstance(outcome, str):
+        return ["-"] * (len(COUNTS) + len(PAUSES)) + [outcome.partition("\n")[0]]
+    figures = outcome.to_dict()
+    pauses = [f"{figures[name] / 1_000:.1f} s" if figures[name] else "-" for name in PAUSES.values()]
+    return [*(f"{figures[name]:,}" for name in COUNTS), *pauses, "clean" if outcome.clean else "NOT CLEAN"]
 
 
 def main() -> int:
@@ -76,14 +76,14 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=VERSIONS, help="this version; repeatable (default: all)")
     parser.add_argument("--events", type=int, default=20_000, help="flights in a run, at least")
     parser.add_argument("--rate", type=float, default=1_000.0, help="flights a second")
-    parser.add_argument("--logs", type=Path, help="keep what scorers and brokers say in this folder")
-    wanted = parser.parse_args()
-    options = DemoOptions(events=wanted.events, rate=wanted.rate)
+    parser.add_argument("--logs", type=Path, help="keep the logs of scorers and brokers in this folder")
+    arguments = parser.parse_args()
+    options = DemoOptions(events=arguments.events, rate=arguments.rate)
     table, clean = Table("Apache Kafka", *COUNTS, *(f"longest pause at the {name}" for name in PAUSES), ""), True
-    for version in wanted.only or VERSIONS:
-        played = play(version, options, wanted.logs)
-        table.add_row(version, *row(played))
-        clean = clean and isinstance(played, DemoSummary) and played.clean
+    for version in arguments.only or VERSIONS:
+        outcome = play(version, options, arguments.logs)
+        table.add_row(version, *row(outcome))
+        clean = clean and isinstance(outcome, DemoSummary) and outcome.clean
     Console().print(table)
     return 0 if clean else 1
 

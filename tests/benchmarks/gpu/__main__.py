@@ -1,10 +1,10 @@
-"""`python -m tests gpu`: BERT's encoder, a ResNet-50 and a table's perceptron on a GPU, and what goes wrong there.
+"""`python -m tests gpu`: BERT's encoder, a ResNet-50 and a table's perceptron on a GPU, and faults of the device.
 
-Random weights, no network. Parts: `loop`, the product's loop over events in memory (`transport_memory.py`); `broker`, the
-product on a real broker beside the same network called directly; `faults`. Each takes under ten minutes. One JSON on stdout,
-tables on stderr. What cannot be run is named in it. `--device cpu --quick` rehearses all of it without a GPU. `--keep` keeps
-the figures beside this file and puts them into deploy/gpus.md. Exit codes: 0 ran, 1 a fault has cost something, 2 usage,
-3 no device could be used.
+Weights are random; no download is needed. Parts: `loop`, the product's loop over events in memory (`transport_memory.py`);
+`broker`, the product on a real broker, compared with the same network called directly; `faults`. Each takes under ten minutes.
+The result is one JSON on stdout, with the skipped measurements, and tables on stderr. `--device cpu --quick` runs everything
+without a GPU. `--keep` keeps the figures in this folder and updates deploy/gpus.md. Exit codes: 0 all ran, 1 a fault lost
+events or ended a process, 2 usage, 3 no device was usable.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from tests.benchmarks.gpu.networks import Network, networks
 from tests.benchmarks.gpu.on_broker import on_broker
 from tests.support.environment import ROOT
 
-SECONDS = 540.0  # of a part: what is not begun by then is named as not run
+SECONDS = 540.0  # of a part: measurements that have not started by then are reported as not run
 PARTS = ("loop", "broker", "faults")
 REFUSED = (BackendMissing, ModelRefused, InferenceFailed, TimeoutError)
 BUCKET_COLUMNS = (
@@ -48,7 +48,7 @@ BUCKET_COLUMNS = (
 )
 DRAIN_COLUMNS = ("workers", "events_per_second", "gpu_busy", "gpu_mib")
 PACED_COLUMNS = ("rate", "p50_ms", "p99_ms", "swap_pause_ms", "gpu_mib", "gpu_mib_with_two_versions")
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,40 +57,48 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", action="append", choices=["cpu", "cuda", "tensorrt"], help="default: cuda and tensorrt")
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part; may be repeated")
     parser.add_argument("--network", action="append", choices=names, help="only this network; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="small networks, short runs: to see that it works")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and put them into deploy/gpus.md")
+    parser.add_argument("--quick", action="store_true", help="small networks, short runs: to test the benchmark itself")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and update deploy/gpus.md")
     options = parser.parse_args(arguments)
     devices = options.device or ["cuda", "tensorrt"]
     if options.keep and (options.quick or "cpu" in devices):
         parser.error("--keep is for whole runs on a GPU")
-    run = Run([one for one in networks(quick=options.quick) if one.name in (options.network or names)], quick=options.quick)
+    run = Run(
+        [network for network in networks(quick=options.quick) if network.name in (options.network or names)],
+        quick=options.quick,
+    )
     with tempfile.TemporaryDirectory(prefix="scorestream-gpu-") as folder:
         for device in devices:
             if run.has(device):
                 for part in options.only or PARTS:
                     getattr(run, part)(device, Path(folder))
-    found = {"machine": _machine(devices), "date": dt.datetime.now(dt.UTC).date().isoformat(), "commit": _commit(), **run.found}
+    report = {
+        "machine": _machine(devices),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": _commit(),
+        **run.report,
+    }
     run.show()
-    print(json.dumps(found, indent=2))
+    print(json.dumps(report, indent=2))
     if options.keep and run.measured:
-        table.keep(found)
-    return 3 if not run.measured else int(not all(one["ok"] for one in run.found["faults"]))
+        table.keep(report)
+    return 3 if not run.measured else int(not all(finding["ok"] for finding in run.report["faults"]))
 
 
 class Run:
-    """What was found so far: `figures` of the loop, of the `broker`, `faults`, and what was `not_run` and why."""
+    """The measurements so far: `figures` of the loop, those of the `broker`, `faults`, and `not_run` with reasons."""
 
     def __init__(self, chosen: Sequence[Network], *, quick: bool) -> None:
         self._networks = chosen
         self._quick = quick
-        self.found: dict[str, Any] = {"quick": quick, "figures": [], "broker": [], "faults": [], "not_run": []}
+        self.report: dict[str, Any] = {"quick": quick, "figures": [], "broker": [], "faults": [], "not_run": []}
 
     @property
     def measured(self) -> bool:
-        return any(self.found[name] for name in ("figures", "broker", "faults"))
+        return any(self.report[name] for name in ("figures", "broker", "faults"))
 
     def has(self, device: str) -> bool:
-        """Whether the device is there; that it is not is noted."""
+        """Whether the device is usable; report its measurements as not run otherwise."""
         try:
             OnnxRuntime(ModelSettings.model_validate({"source": "oci:.", "device": device}))
         except BackendMissing as error:
@@ -99,21 +107,21 @@ class Run:
         return True
 
     def loop(self, device: str, folder: Path) -> None:
-        def one(network: Network, until: float) -> dict[str, Any]:
+        def measure_network(network: Network, until: float) -> dict[str, Any]:
             package = network.package(folder / f"{network.name}-{device}")
             return measure(network, device, package, quick=self._quick, until=until)
 
-        self.found["figures"] += self._each("loop", device, self._networks, one)
+        self.report["figures"] += self._each("loop", device, self._networks, measure_network)
 
     def broker(self, device: str, folder: Path) -> None:
-        large = [network for network in self._networks if network.name != "tab30"]  # that one's broker is what is measured
+        large = [network for network in self._networks if network.name != "tab30"]  # its figures would be those of the broker
         with EmbeddedBroker(heap_mb=1_024, quick_start=False) as broker:
             servers = broker.bootstrap_servers
 
-            def one(network: Network, _: float) -> dict[str, Any]:
+            def measure_network(network: Network, _: float) -> dict[str, Any]:
                 return on_broker(network, device, servers, folder / f"{network.name}-{device}-broker", quick=self._quick)
 
-            self.found["broker"] += self._each("broker", device, large, one)
+            self.report["broker"] += self._each("broker", device, large, measure_network)
 
     def faults(self, device: str, folder: Path) -> None:
         place = folder / f"faults-{device}"
@@ -123,46 +131,46 @@ class Run:
                 self._fault(finding)
 
     def _each(
-        self, part: str, device: str, chosen: Sequence[Network], measured: Callable[[Network, float], dict[str, Any]]
+        self, part: str, device: str, chosen: Sequence[Network], measure_one: Callable[[Network, float], dict[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         until = time.monotonic() + SECONDS
         for network in chosen:
-            talk.print(f"{part}: {network.name} on {device} ...", markup=False)
+            console.print(f"{part}: {network.name} on {device} ...", markup=False)
             try:
                 if time.monotonic() > until:
                     raise TimeoutError("out of time")
-                yield measured(network, until)
+                yield measure_one(network, until)
             except REFUSED as error:
                 self._not_run(network.name, device, str(error))
-            except Exception as error:  # noqa: BLE001 - told as a fault; the others go on, and what was measured is kept
+            except Exception as error:  # noqa: BLE001 - reported as a fault; the other networks still run
                 traceback.print_exc()
                 self._fault(Finding(f"{part}: {network.name} on {device}", f"{type(error).__name__}: {error}", ok=False))
 
     def _fault(self, finding: Finding) -> None:
-        talk.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.seen}", markup=False)
-        self.found["faults"].append(finding._asdict())
+        console.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.claim}: {finding.observed}", markup=False)
+        self.report["faults"].append(finding._asdict())
 
-    def _not_run(self, network: str, device: str, why: str) -> None:
-        self.found["not_run"].append({"network": network, "device": device, "why": why})
+    def _not_run(self, network: str, device: str, reason: str) -> None:
+        self.report["not_run"].append({"network": network, "device": device, "reason": reason})
 
     def show(self) -> None:
-        """Tables, and what was not run."""
+        """Print the tables, and the measurements that were not run."""
         shown = Table("network", "device", *BUCKET_COLUMNS, title="through the loop")
         drained = Table("network", "device", *DRAIN_COLUMNS, "of directly", title="on a broker, a full topic")
         paced = Table("network", "device", *PACED_COLUMNS, title="on a broker, at half of that, and a swap")
-        for one in self.found["figures"]:
-            for row in one["buckets"]:
-                shown.add_row(one["network"], one["device"], *_cells(row, BUCKET_COLUMNS))
-        for one in self.found["broker"]:
-            for row in one["drained"]:
-                share = row["events_per_second"] / one["directly_events_per_second"]
-                drained.add_row(one["network"], one["device"], *_cells(row, DRAIN_COLUMNS), f"{share:.3g}")
-            paced.add_row(one["network"], one["device"], *_cells(one["paced"], PACED_COLUMNS))
+        for result in self.report["figures"]:
+            for row in result["buckets"]:
+                shown.add_row(result["network"], result["device"], *_cells(row, BUCKET_COLUMNS))
+        for result in self.report["broker"]:
+            for row in result["drained"]:
+                share = row["events_per_second"] / result["directly_events_per_second"]
+                drained.add_row(result["network"], result["device"], *_cells(row, DRAIN_COLUMNS), f"{share:.3g}")
+            paced.add_row(result["network"], result["device"], *_cells(result["paced"], PACED_COLUMNS))
         for each in (shown, drained, paced):
             if each.row_count:
-                talk.print(each)
-        for one in self.found["not_run"]:
-            talk.print(f"NOT RUN {one['network']} on {one['device']}: {one['why']}", markup=False)
+                console.print(each)
+        for result in self.report["not_run"]:
+            console.print(f"NOT RUN {result['network']} on {result['device']}: {result['reason']}", markup=False)
 
 
 def _cells(row: dict[str, Any], names: Sequence[str]) -> list[str]:
@@ -171,18 +179,18 @@ def _cells(row: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 def _machine(devices: Sequence[str]) -> str:
     if "cpu" not in devices:
-        asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
         try:
-            said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
         except (OSError, subprocess.CalledProcessError, IndexError):
             return "no NVIDIA card"
-        return ", driver ".join(part.strip() for part in said.split(","))
+        return ", driver ".join(part.strip() for part in output.split(","))
     return platform.processor() or platform.machine()
 
 
 def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    completed = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return completed.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A network called directly in a loop, batch by batch, as a program without a broker would: what a scorer is held against."""
+"""A network called directly in a loop, batch by batch, without a broker: the reference for a scorer."""
 
 import time
 from collections.abc import Sequence
@@ -13,11 +13,10 @@ from tests.benchmarks.gpu.networks import Network
 
 
 def directly(network: Network, device: str, path: Path, sizes: Sequence[int], seconds: float) -> float:
-    """Events a second of the best of these batch sizes, for so many seconds. Batches lie in the host's memory, answers come
-    back there."""
+    """Return the events per second of the best batch size, measured for `seconds`. All data is in the host's memory."""
     options = ort.SessionOptions()
     if device == "cpu":
-        options.intra_op_num_threads = options.inter_op_num_threads = 1  # as a scorer, which has a core
+        options.intra_op_num_threads = options.inter_op_num_threads = 1  # as in a scorer, which has one core
     else:
         ort.preload_dlls()
     session = ort.InferenceSession(str(path), options, providers=ORDER[device])

@@ -1,4 +1,4 @@
-"""The product's loop over events in memory, with a model that is open already: what it reaches, and how late answers are."""
+"""The product's loop over events in memory with a loaded model: its throughput and its latency."""
 
 import math
 import time
@@ -31,14 +31,14 @@ RECORD_BYTES = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What became of a run: events a second, and the latency (seconds) that 99 of 100 events stayed below."""
+    """The figures of a run: events per second, and the 99th percentile of the latency (seconds)."""
 
     events_per_second: float
     p99: float
 
 
 class Ground:
-    """A package, ready to serve, with these settings of the model."""
+    """A servable of a package, with these settings of the model."""
 
     def __init__(self, folder: Path, event_format: str, cache: Path, **model: Any) -> None:
         values = {
@@ -49,9 +49,9 @@ class Ground:
             "model": {"source": "oci:.", "cache": str(cache), "deadline_ms": 2_500, **model},
         }
         self._settings = load(values).settings
-        found = package.read(folder, name=folder.name, version="1.0.0", digest="sha256:" + "0" * 64)
+        content = package.read(folder, name=folder.name, version="1.0.0", digest="sha256:" + "0" * 64)
         ready = loader(self._settings)
-        self.servable = make(found, Resolution(found.digest, "1.0.0", 1), ready, self._settings)
+        self.servable = make(content, Resolution(content.digest, "1.0.0", 1), ready, self._settings)
 
     def run(self, events: Sequence[bytes], log: MemoryLog, max_events: int, due: Sequence[float] | None = None) -> Drained:
         """Answer all events, in batches of at most `max_events`. `due` as in MemoryConsumer."""
@@ -79,17 +79,17 @@ class Ground:
             progress=WorkerProgress(log.clock()),
             traces=Traces(),
         )
-        begun = log.clock()
+        began = log.clock()
         loop.run(lambda: len(log.visible) > len(events), lambda: None)
         session.close()
-        ended, answered = log.committed_at[-1][0], np.array([count for _, count in log.committed_at])
-        batch_of = np.searchsorted(answered - 1, np.arange(1, len(events) + 1))  # one record is the swap to the version
-        times = np.array([at for at, _ in log.committed_at])[np.minimum(batch_of, len(answered) - 1)]
-        latency = times - (np.array(due) if due else begun)
-        return Drained(len(events) / (ended - begun), float(np.quantile(latency, 0.99)))
+        ended, counts = log.committed_at[-1][0], np.array([count for _, count in log.committed_at])
+        batch_of = np.searchsorted(counts - 1, np.arange(1, len(events) + 1))  # one record is the swap to the version
+        times = np.array([at for at, _ in log.committed_at])[np.minimum(batch_of, len(counts) - 1)]
+        latency = times - (np.array(due) if due else began)
+        return Drained(len(events) / (ended - began), float(np.quantile(latency, 0.99)))
 
 
 def paced(count: int, rate: float, start: float | None = None) -> list[float]:
-    """Times of so many events, evenly at `rate` a second from `start`, by default from now on."""
-    begun = time.monotonic() if start is None else start
-    return [begun + number / rate for number in range(count)]
+    """Return the times of `count` events at `rate` per second from `start`; default: from now."""
+    began = time.monotonic() if start is None else start
+    return [began + number / rate for number in range(count)]

@@ -1,4 +1,4 @@
-"""What goes wrong on a device: events that find no memory or never end, and a device that is taken away."""
+"""Faults of a device: events that exceed its memory or never end, and a device that is hidden."""
 
 import json
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from tests.integration.scorer.rig import Rig, events, until
 from tests.support import models
 
 COUNT = 400
-BAD = {120: {"b": -1e15}, 130: {"b": 1e15}}  # bytes that nobody has; a loop of so many rounds
+BAD = {120: {"b": -1e15}, 130: {"b": 1e15}}  # more bytes than any device has; a loop of that many rounds
 DEADLINE_MS = 500
 
 
 def faults(device: str, servers: str, folder: Path) -> Iterator[Finding]:
-    """What was seen of each. `folder` is there."""
+    """Yield the findings of each fault. `folder` must exist."""
     rig = Rig(servers, folder, f"faults-{device}", model={"device": device, "deadline_ms": DEADLINE_MS})
     rig.push(models.package(folder / "one", models.moody, {**models.LINEAR, "decision": None}), "1.0.0")
     rig.promote("1.0.0")
@@ -25,15 +25,17 @@ def faults(device: str, servers: str, folder: Path) -> Iterator[Finding]:
         until(lambda: rig.answered() >= COUNT, "all answers")
         letters = {json.loads(letter["value"])["id"]: letter["reason"] for letter in rig.dead()}
         expected = dict.fromkeys((f"e{number}" for number in BAD), "inference-failed")
-        yield Finding(f"{device}: no memory, no end: these alone are dead letters", str(letters), letters == expected)
-        found = rig.faults()
-        yield Finding(f"{device}: events lost, doubled or out of order", str(found or "none"), not found)
-        yield Finding(f"{device}: the process that had them lives on", f"{scorer.deaths} deaths", not scorer.deaths)
-        yield Finding(f"{device}: it ends in good order", f"code {(code := scorer.stop())}", code == 0)
+        yield Finding(f"{device}: only events without memory or end are dead letters", str(letters), letters == expected)
+        violations = rig.faults()
+        yield Finding(f"{device}: events lost, doubled or out of order", str(violations or "none"), not violations)
+        yield Finding(f"{device}: the worker that had them survives", f"{scorer.deaths} deaths", not scorer.deaths)
+        yield Finding(f"{device}: it ends with code 0", f"code {(code := scorer.stop())}", code == 0)
         if device != "cpu":
-            without = rig.start("b", CUDA_VISIBLE_DEVICES="")
-            code = without.wait()
-            named = next((line for line in without.said.splitlines() if "model.device is" in line), "nothing")
-            yield Finding(f"{device}: without the card it is refused at start, by name", named, code == 2 and device in named)
+            hidden = rig.start("b", CUDA_VISIBLE_DEVICES="")
+            code = hidden.wait()
+            message = next((line for line in hidden.said.splitlines() if "model.device is" in line), "nothing")
+            yield Finding(
+                f"{device}: without the card it is refused at start, by name", message, code == 2 and device in message
+            )
     finally:
         rig.close()

@@ -1,4 +1,4 @@
-"""One network on one device: what the device does by itself, and what the loop makes of it, by batch bucket."""
+"""One network on one device: the throughput of the device alone and of the product's loop, by batch bucket."""
 
 import time
 from collections.abc import Sequence
@@ -11,26 +11,27 @@ from tests.benchmarks.gpu.drain import Drained, Ground, paced
 from tests.benchmarks.gpu.networks import Network, pool
 from tests.support.transport_memory import MemoryLog
 
-SIZES = {False: CANDIDATES, True: (1, 8, 32)}  # by whether it is quick
+SIZES = {False: CANDIDATES, True: (1, 8, 32)}  # by `quick`
 SECONDS = {False: 2.0, True: 0.2}  # of each run of the loop
 MAX_EVENTS = 400_000
 MIN_BATCHES = 6
-P99_BATCHES = 2.5  # at half load: 1.5 T(B), and one batch that an event waits for
+P99_BATCHES = 2.5  # at half load: 1.5 T(B), and the batch before it
 
 
 def measure(network: Network, device: str, package: Path, *, quick: bool, until: float) -> dict[str, Any]:
-    """Figures of the network, which has this package, JSON-able; times in ms. Sizes that are not begun by `until` (monotonic
-    seconds) are named as not run.
+    """Return the figures of the network of this package, for JSON; times are in ms.
 
-    Raises BackendMissing, and ModelRefused where the device cannot run the network.
+    Sizes that have not started by `until` (monotonic seconds) are reported as not run.
+
+    Raises BackendMissing, and ModelRefused if the device cannot run the network.
     """
     ground = Ground(package, network.event_format, package.parent / "cache", device=device, buckets=SIZES[quick])
     alone = _alone(ground, SIZES[quick])
     limit = max(size / seconds for size, seconds in alone.items())
-    rows, late = [], []
+    rows, skipped = [], []
     for size, seconds in alone.items():
         if time.monotonic() > until:
-            late.append(size)
+            skipped.append(size)
         else:
             rows.append(_row(ground, network, size, seconds, limit, SECONDS[quick]))
     return {
@@ -39,12 +40,12 @@ def measure(network: Network, device: str, package: Path, *, quick: bool, until:
         "device_events_per_second": limit,
         "worthwhile_buckets": select_sizes(alone),
         "buckets": rows,
-        "not_run": {"out of time": late, "slower than 2 s": [size for size in SIZES[quick] if size not in alone]},
+        "not_run": {"out of time": skipped, "slower than 2 s": [size for size in SIZES[quick] if size not in alone]},
     }
 
 
 def _alone(ground: Ground, sizes: Sequence[int]) -> dict[int, float]:
-    """Seconds of each bucket in the session that the loop uses, with the data on the device already."""
+    """Return the seconds of each bucket in the session of the loop, with the data already on the device."""
     bound: Any = ground.servable.loaded.model
     buckets = bound._bound._buckets
     return measure_cost_curve(sizes, lambda size: buckets[size].run(), rounds=10)

@@ -1,7 +1,7 @@
-"""The networks that are measured, with random weights: an encoder of BERT's base size and a ResNet-50, both of float32 and of
-float16, and a table's perceptron.
+"""The measured networks, with random weights: an encoder of BERT's base size and a ResNet-50, both in float32 and float16, and
+a table's perceptron.
 
-What they answer means nothing; what they compute is what the real ones compute.
+Their outputs mean nothing; their computations are those of the real networks.
 """
 
 import json
@@ -23,8 +23,11 @@ TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One of them: its input `x` as signature.json has it, the format of its events, how the numbers of one are drawn, and how
-    its file is written, with the weights of a seed."""
+    """A network.
+
+    `stated` is its input `x` in signature.json, `event_format` the format of its events. `draw` draws the numbers of an event,
+    `write` writes the model file with the weights of a seed.
+    """
 
     name: str
     stated: dict[str, Any]
@@ -37,7 +40,7 @@ class Network:
         return models.package(folder, lambda path: self.write(path, seed), signature)
 
     def event(self, random: np.random.Generator) -> bytes:
-        """As a producer writes it."""
+        """Return a random event as a producer writes it."""
         numbers = self.draw(random)
         if self.event_format == "bytes":
             return numbers.tobytes()
@@ -45,12 +48,12 @@ class Network:
 
 
 def networks(*, quick: bool) -> list[Network]:
-    """All of them; `quick`: as small as shows that everything works."""
+    """Return all networks; `quick`: small ones, to test the benchmark itself."""
     bert = (2, 64, 1_000) if quick else (12, 768, 30_522)
     side, channels = (32, 8) if quick else (224, 64)
-    found = []
+    large = []
     for number, name in ((np.float32, ""), (np.float16, "-float16")):
-        found += [_bert(f"bert-base{name}", number, *bert), _resnet(f"resnet-50{name}", number, side, channels)]
+        large += [_bert(f"bert-base{name}", number, *bert), _resnet(f"resnet-50{name}", number, side, channels)]
     perceptron = Network(
         "tab30",
         {"dtype": "float32", **_array(30)},
@@ -58,14 +61,14 @@ def networks(*, quick: bool) -> list[Network]:
         lambda random: random.normal(size=30).round(6),
         lambda path, seed: network(path, (30, 64, 32, 1), seed),
     )
-    return [*found, perceptron]
+    return [*large, perceptron]
 
 
 def pool(network: Network, count: int) -> Sequence[bytes]:
-    """`count` events, of which a few differ."""
+    """Return `count` events, of which up to 64 are distinct."""
     random = np.random.default_rng(1)
-    few = [network.event(random) for _ in range(min(count, 64))]
-    return [few[number % len(few)] for number in range(count)]
+    distinct = [network.event(random) for _ in range(min(count, 64))]
+    return [distinct[number % len(distinct)] for number in range(count)]
 
 
 def _array(length: int) -> dict[str, Any]:

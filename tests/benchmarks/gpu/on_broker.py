@@ -1,7 +1,6 @@
-"""One network on one device as a user has it: a real broker, `scorer run`, exactly once, both audits; beside the same network
-called directly in a loop.
+"""One network on one device with a real broker: `scorer run`, exactly once, both audits, compared with direct calls.
 
-Full topics for one worker and more of them on the device; then a steady rate, and a version promoted while events flow.
+First one or several workers drain full topics; then events flow at a steady rate while a version is promoted.
 """
 
 import json
@@ -23,23 +22,23 @@ from tests.support import auditor
 from tests.support.follower import Follower
 
 PARTITIONS = 8
-WORKERS = {False: (1, 2, 4), True: (1, 2)}  # by whether it is quick
+WORKERS = {False: (1, 2, 4), True: (1, 2)}  # by `quick`
 SECONDS = {False: 10.0, True: 1.0}  # of each measurement
 SIZES = {False: (32, 128, 512), True: (32,)}
 MAX_BYTES = 1_500_000_000  # of events in a topic
 MIN_EVENTS = 200
-FIRST_MS = 50.0  # from the first append: what belongs to the first batch, or to the first few
+FIRST_MS = 50.0  # after the first append: the scores of the first batch, or of the first few
 AROUND_MS = 1_000.0  # of a swap
 ROOM = {"max_event_bytes": 10_000_000}
 
 
 def on_broker(network: Network, device: str, servers: str, folder: Path, *, quick: bool) -> dict[str, Any]:
-    """Figures, JSON-able. Raises AssertionError where an event is lost or doubled, or a scorer ends."""
+    """Return the figures, for JSON. Raises AssertionError if an event is lost or duplicated, or a scorer ends."""
     folder.mkdir()
     packages = [network.package(folder / f"{seed + 1}.0.0", seed) for seed in (0, 1)]
     limit = directly(network, device, packages[0] / "model.onnx", SIZES[quick], SECONDS[quick])
-    events, most = pool(network, _count(limit * SECONDS[quick], network)), max(SIZES[quick])
-    rows = [_drained(network, device, servers, packages, folder, events, workers, most) for workers in WORKERS[quick]]
+    events, max_events = pool(network, _count(limit * SECONDS[quick], network)), max(SIZES[quick])
+    rows = [_drained(network, device, servers, packages, folder, events, workers, max_events) for workers in WORKERS[quick]]
     best = max(row["events_per_second"] for row in rows)
     return {
         "network": network.name,
@@ -47,7 +46,9 @@ def on_broker(network: Network, device: str, servers: str, folder: Path, *, quic
         "directly_events_per_second": round(limit, 1),
         "share_of_directly": round(best / limit, 3),
         "drained": rows,
-        "paced": _paced(network, device, servers, packages, folder, rows[0]["events_per_second"] / 2, 2 * SECONDS[quick], most),
+        "paced": _paced(
+            network, device, servers, packages, folder, rows[0]["events_per_second"] / 2, 2 * SECONDS[quick], max_events
+        ),
     }
 
 
@@ -56,12 +57,14 @@ def _count(events: float, network: Network) -> int:
     return max(MIN_EVENTS, int(min(events, MAX_BYTES / size)))
 
 
-def _rig(network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str, most: int) -> Rig:
-    """A scorer's surroundings, with batches of so many events, both versions in a registry and the first in production."""
+def _rig(
+    network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str, max_events: int
+) -> Rig:
+    """Return a rig with batches of up to `max_events`, both versions in a registry and the first in production."""
     place = folder / name
     place.mkdir()
     settings = {"format": network.event_format, "id": "header:ce_id", **ROOM}
-    model, batching = {"device": device, "load_seconds": 600}, {"max_events": most}
+    model, batching = {"device": device, "load_seconds": 600}, {"max_events": max_events}
     rig = Rig(servers, place, f"{network.name}-{device}-{name}", input=settings, model=model, batching=batching)
     for package in packages:
         rig.push(package, package.name)
@@ -79,10 +82,10 @@ def _drained(
     folder: Path,
     events: Sequence[bytes],
     workers: int,
-    most: int,
+    max_events: int,
 ) -> dict[str, Any]:
-    """So many workers over a full topic."""
-    rig = _rig(network, device, servers, packages, folder, f"drain-{workers}", most)
+    """Drain a full topic with `workers` workers; return the figures."""
+    rig = _rig(network, device, servers, packages, folder, f"drain-{workers}", max_events)
     try:
         load = Load(rig)
         for event in events:
@@ -101,11 +104,13 @@ def _drained(
 
 
 def rate_of(stamps: Sequence[float]) -> float:
-    """Events a second, by the times (Unix ms) at which the broker appended their scores: of those behind the first batch, since
-    that one's end. A batch's scores come together, however long it took."""
+    """Return the events per second after the first batch, from the append times (Unix ms) of the scores.
+
+    The first batch does not count: its scores are appended together, so that its duration is unknown.
+    """
     times = np.sort(np.array(stamps, np.float64))
     first = times[times <= times[0] + FIRST_MS]
-    assert len(first) < len(times), "all of it was one batch: too few events to tell a rate"
+    assert len(first) < len(times), "all events were one batch: too few to measure a rate"
     return float((len(times) - len(first)) / (times[-1] - first[-1]) * 1_000)
 
 
@@ -117,10 +122,10 @@ def _paced(
     folder: Path,
     rate: float,
     seconds: float,
-    most: int,
+    max_events: int,
 ) -> dict[str, Any]:
-    """A steady rate; after half of the time another version is promoted, and both are on the device for a while."""
-    rig = _rig(network, device, servers, packages, folder, "paced", most)
+    """Send events at a steady rate; promote another version after half of the time, while both are on the device."""
+    rig = _rig(network, device, servers, packages, folder, "paced", max_events)
     try:
         load, arrivals = Load(rig), Arrivals(rig)
         promotion = threading.Thread(target=rig.promote, args=("2.0.0",))
@@ -138,7 +143,7 @@ def _paced(
             load.close()
             promotion.join()
             until(lambda: rig.answered() >= len(events), f"{len(events)} answers")
-        until(lambda: len(arrivals.seen) >= len(events), "all arrivals")
+        until(lambda: len(arrivals.rows) >= len(events), "all arrivals")
         arrivals.close()
         rig.assert_clean(events=len(events))
         assert scorer.stop() == 0, scorer.said
@@ -148,8 +153,8 @@ def _paced(
 
 
 def _latency(arrivals: "Arrivals", due: NDArray[np.float64]) -> dict[str, Any]:
-    """ms: percentiles before the promotion, and the longest time without a score within a second of the swap."""
-    ids, times, versions = (np.array(column) for column in zip(*arrivals.seen, strict=True))
+    """Return in ms the percentiles before the promotion, and the longest time without a score within a second of the swap."""
+    ids, times, versions = (np.array(column) for column in zip(*arrivals.rows, strict=True))
     late = (times - due[ids.astype(np.int64)]) * 1_000
     first_half = late[ids < len(due) // 2]
     flipped = times[versions == "2.0.0"].min() if "2.0.0" in versions else float("nan")
@@ -164,7 +169,7 @@ def _memory(alone: dict[str, Any], both: dict[str, Any]) -> dict[str, Any]:
 
 
 class Load:
-    """Events of a rig, numbered by the header that is their id; `due` has the Unix time of each that had one."""
+    """Sends events to a rig, numbered by their id header; `due` has the Unix time at which each was due, or 0."""
 
     def __init__(self, rig: Rig) -> None:
         self._producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "linger.ms": 1, "log_level": 0})
@@ -189,10 +194,10 @@ class Load:
 
 
 class Arrivals:
-    """(id, Unix time, version) of each score when a read_committed reader sees it, in a thread of its own until `close`."""
+    """Reads scores with read_committed in its own thread until `close`; `rows` has (id, Unix time, version) of each."""
 
     def __init__(self, rig: Rig) -> None:
-        self.seen: list[tuple[int, float, str]] = []
+        self.rows: list[tuple[int, float, str]] = []
         self._follower = Follower(rig.bootstrap_servers, rig.scores_topic, grows=False)
         self._closed = False
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -202,7 +207,7 @@ class Arrivals:
         while not self._closed:
             for message in self._follower.take(0.01):
                 record = json.loads(message.value() or b"")
-                self.seen.append((int(record["id"]), time.time(), record["version"]))
+                self.rows.append((int(record["id"]), time.time(), record["version"]))
 
     def close(self) -> None:
         self._closed = True

@@ -1,4 +1,4 @@
-"""The tables of devices in deploy/gpus.md, from the figures that were kept of a machine that had them."""
+"""The tables of devices in deploy/gpus.md, from the kept figures of a machine with these devices."""
 
 import json
 from pathlib import Path
@@ -14,29 +14,31 @@ PARTS = ("figures", "broker", "faults")
 
 
 def kept() -> dict[str, Any]:
-    """The figures of the last runs that were kept; nothing where there was none."""
+    """Return the kept figures of the last runs, or an empty dict."""
     return dict(json.loads(KEPT.read_text())) if KEPT.is_file() else {}
 
 
-def keep(found: dict[str, Any]) -> None:
-    """Keep what a run found, and what an earlier one found on this machine at this commit of parts that this one left out."""
-    same = {name: found[name] for name in ("machine", "commit")}
-    if (before := kept()) and {name: before[name] for name in same} == same:
-        found = {**found, **{part: found[part] or before[part] for part in PARTS}}
-    KEPT.write_text(json.dumps(found, indent=1) + "\n")
-    PAGE.write_text(put(PAGE.read_text(), found))
+def keep(figures: dict[str, Any]) -> None:
+    """Keep the figures of a run; take skipped parts from an earlier run on the same machine and commit."""
+    identity = {name: figures[name] for name in ("machine", "commit")}
+    if (earlier := kept()) and {name: earlier[name] for name in identity} == identity:
+        figures = {**figures, **{part: figures[part] or earlier[part] for part in PARTS}}
+    KEPT.write_text(json.dumps(figures, indent=1) + "\n")
+    PAGE.write_text(put(PAGE.read_text(), figures))
 
 
 def table(figures: dict[str, Any]) -> str:
-    """One line a device: where it was verified, with its throughput, or that it was not. Then what scorers reach."""
+    """Return a line per device, with the verifying machine and its throughput, then the figures of scorers on a broker."""
     lines = ["| `model.device` | |", "|---|---|", "| `cpu` | tested in every check |"]
     for device, name in DEVICES.items():
-        found = [one for one in figures.get("figures", []) if one["device"] == device and one["buckets"]]
-        said = "**unverified**: no machine with it has run `python -m tests gpu` yet"
-        if found:
-            best = (f"{one['network']} {max(row['events_per_second'] for row in one['buckets']):,.0f}/s" for one in found)
-            said = f"*verified on {figures['machine']}, {figures['date']}, {figures['commit']}*: {', '.join(best)}"
-        lines.append(f"| `{device}` ({name}) | {said} |")
+        results = [result for result in figures.get("figures", []) if result["device"] == device and result["buckets"]]
+        status = "**unverified**: no machine with it has run `python -m tests gpu` yet"
+        if results:
+            best = (
+                f"{result['network']} {max(row['events_per_second'] for row in result['buckets']):,.0f}/s" for result in results
+            )
+            status = f"*verified on {figures['machine']}, {figures['date']}, {figures['commit']}*: {', '.join(best)}"
+        lines.append(f"| `{device}` ({name}) | {status} |")
     return "\n".join([*lines, *_on_broker(figures.get("broker", []))]) + "\n"
 
 
@@ -51,12 +53,12 @@ def _on_broker(figures: list[dict[str, Any]]) -> list[str]:
         "| network | device | events/s by workers | of `directly` | p50, p99 ms | pause ms | GPU busy | MiB, of two versions |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for one in figures:
-        paced, drained = one["paced"], one["drained"]
+    for result in figures:
+        paced, drained = result["paced"], result["drained"]
         reached = ", ".join(f"{row['workers']}: {row['events_per_second']:,.0f}" for row in drained)
         memory = ", ".join(_number(paced.get(name)) for name in ("gpu_mib", "gpu_mib_with_two_versions"))
         lines.append(
-            f"| {one['network']} | `{one['device']}` | {reached} | {one['share_of_directly']:.2f} "
+            f"| {result['network']} | `{result['device']}` | {reached} | {result['share_of_directly']:.2f} "
             f"| {paced['p50_ms']:,.0f}, {paced['p99_ms']:,.0f} | {_number(paced['swap_pause_ms'])} "
             f"| {_number(drained[0].get('gpu_busy'))} | {memory} |"
         )
@@ -68,7 +70,7 @@ def _number(figure: float | None) -> str:
 
 
 def put(page: str, figures: dict[str, Any]) -> str:
-    """The page with the table in its place. Raises ValueError where the place is not marked."""
+    """Return the page with the new table. Raises ValueError if the page has no marks for it."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

@@ -1,1 +1,1 @@
-"""The container image as a cluster runs it: really built, really run, killed and measured. `python -m tests image` says how."""
+"""The container image: built, run as in a cluster, killed and measured by `python -m tests image`."""

@@ -1,7 +1,7 @@
 """`python -m tests image`: build the container image, run it, stop it, kill it, measure it, against a real broker. Minutes;
 needs root and the Debian packages buildah, podman, runc and mmdebstrap.
 
-It runs as a strict cluster would run it: read-only, as a user without name, without capabilities and without a shell.
+It runs as in a strict cluster: read-only, as a user without a name, without capabilities and without a shell.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from tests.benchmarks.image import build, stages, training
 from tests.integration.scorer.rig import Rig
 
 PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap")
-"""Each is a Debian package of its name."""
+"""The required programs; each is in the Debian package of its name."""
 Stage = Callable[[str, str, Path], list[Finding]]
-"""Takes the image, a broker's address and a folder to make."""
+"""Takes the image, a broker's address and the path of a new folder."""
 
 
 def on_a_rig(stage: Callable[[str, Rig], list[Finding]]) -> Stage:
-    """A stage of scorers, with topics of its own and a version in production."""
+    """Return a stage of scorers with its own topics and a version in production."""
 
     def run(image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:
         rig = stages.prepared(bootstrap_servers, folder, f"{folder.name}-{time.time_ns()}")
@@ -46,11 +46,11 @@ STAGES: dict[str, Stage] = {
 GPU_STAGES: dict[str, Stage] = {"refuses-without-a-card": on_a_rig(stages.refuses_without_a_card)}
 TRAINING_STAGES: dict[str, Stage] = {"trains": training.trains}
 BYTES = {"cpu": 600e6, "gpu": 8e9, "training": 1.2e9, "network": 8e9}
-"""The image with each list of requirements is smaller."""
+"""The limit of the image size in bytes, by list of requirements."""
 
 
 def main() -> int:
-    """Exit code 0 where every claim holds, 1 where one does not, 2 where a program is missing."""
+    """Return exit code 0 if every claim holds, 1 if one does not, 2 if a program is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests image", description=__doc__)
     parser.add_argument("--only", action="append", choices=[*STAGES, *TRAINING_STAGES], help="only this stage; may be repeated")
     parser.add_argument("--image", help="run this image of the local storage instead of building one")
@@ -59,13 +59,13 @@ def main() -> int:
     )
     options = parser.parse_args()
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
-        build.say(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
+        build.print_progress(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
         return 2
     return report_findings(proved(options))
 
 
 def proved(options: argparse.Namespace) -> Iterator[Finding]:
-    """The findings of the build and of every stage that was asked for."""
+    """Yield the findings of the build and of every requested stage."""
     if options.image is None:
         build.base()
         began = time.monotonic()
@@ -78,15 +78,15 @@ def proved(options: argparse.Namespace) -> Iterator[Finding]:
         folder.chmod(0o755)
         yield from stages.contents(options.image, folder, options.extra)
         trains = options.extra in build.TRAINING
-        known = TRAINING_STAGES if trains else GPU_STAGES if options.extra == "gpu" else STAGES
-        for stage in [name for name in known if not options.only or name in options.only]:
-            build.say(f"== {stage}")
-            for finding in attempt(known[stage], options.image, broker.bootstrap_servers, folder / stage):
-                yield finding._replace(what=f"{stage}, {finding.what}")
+        available = TRAINING_STAGES if trains else GPU_STAGES if options.extra == "gpu" else STAGES
+        for stage in [name for name in available if not options.only or name in options.only]:
+            build.print_progress(f"== {stage}")
+            for finding in attempt(available[stage], options.image, broker.bootstrap_servers, folder / stage):
+                yield finding._replace(claim=f"{stage}, {finding.claim}")
 
 
 def attempt(stage: Stage, image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:
-    """A stage's findings; that it could not be ended is one too."""
+    """Run a stage; return its findings, with one more if it fails."""
     try:
         return stage(image, bootstrap_servers, folder)
     except (AssertionError, RuntimeError) as error:

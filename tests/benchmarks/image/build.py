@@ -1,4 +1,4 @@
-"""Builds the image without a container engine: a base from Debian packages by mmdebstrap, the rest by buildah. Needs root."""
+"""Build the image without a container engine: the base from Debian packages by mmdebstrap, the rest by buildah. Needs root."""
 
 import os
 import subprocess
@@ -13,24 +13,24 @@ from tests.support.environment import ROOT
 BASE = "localhost/python-base:ci"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 STORAGE = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
-"""Works without overlay file systems and without user namespaces: in a container too."""
+"""Works without overlay file systems and user namespaces, so that it works in a container too."""
 TRAINING = ("training", "network")
-"""The lists of requirements of images that train."""
+"""The lists of requirements of the training images."""
 SUITE = "trixie"
 PYTHON_PACKAGES = "python3,python3-venv,ca-certificates"
 TRUST = (Path("/etc/ssl/certs"), Path("/etc/pip.conf"))
-"""What pip in the build needs to reach a package index as this machine does; mounted for the RUN steps only."""
+"""The files with which pip reaches a package index as this machine does; mounted for the RUN steps only."""
 
 
 def base() -> None:
-    """The base image, a Debian with Python, unless it is there; its root file system is kept in the user's cache."""
+    """Build the base image, a Debian with Python, unless it exists; its root file system stays in the user's cache."""
     if BASE in _run("buildah", "images", "--format", "{{.Name}}:{{.Tag}}").split():
         return
     tar = user_cache_path("scorestream") / "image" / f"{SUITE}.tar"
     if not tar.exists():
         tar.parent.mkdir(parents=True, exist_ok=True)
         unfinished = tar.with_name(f"unfinished-{tar.name}")
-        say(f"making {tar} (minutes)")
+        print_progress(f"making {tar} (minutes)")
         _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PYTHON_PACKAGES}", SUITE, str(unfinished))
         unfinished.rename(tar)
     container = _run("buildah", "from", "scratch").strip()
@@ -42,12 +42,12 @@ def base() -> None:
 
 
 def image(extra: str) -> str:
-    """Make the image from the working tree, with one of the lists in deploy/requirements, on the base; its name."""
+    """Build the image from the working tree, with one of the lists in deploy/requirements; return its name."""
     name = f"localhost/scorestream:ci-{extra}"
     volumes = [f"--volume={path}:{path}:ro" for path in TRUST if path.exists()]
     revision = _run("git", "rev-parse", "HEAD").strip()
     target = ["--target", "training"] if extra in TRAINING else []
-    say(f"building {name}")
+    print_progress(f"building {name}")
     _run(
         "buildah",
         "build",
@@ -74,10 +74,10 @@ def bytes_of(name: str) -> int:
     return int(_run("podman", "image", "inspect", "--format", "{{.Size}}", name))
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | STORAGE, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
+    completed = subprocess.run(command, cwd=ROOT, env=os.environ | STORAGE, stdout=subprocess.PIPE, text=True, check=True)
+    return completed.stdout

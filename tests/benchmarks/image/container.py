@@ -1,4 +1,4 @@
-"""One container as a strict cluster runs it: no root, nothing writable but two folders, no capabilities, no shell."""
+"""A container as a strict cluster runs it: no root, only two writable folders, no capabilities, no shell."""
 
 import json
 import os
@@ -26,16 +26,16 @@ STRICT = (
     "--volume=/dev/null:/usr/bin/dash:ro",
     "--volume=/dev/null:/usr/bin/bash:ro",
 )
-"""The last two put nothing in the shells' place: whatever asks for a shell fails."""
+"""The last two replace the shells by empty files: a program that starts a shell fails."""
 
 
 def podman(*arguments: str, place: Path | None = None) -> str:
-    """A podman command, in the folder `place`; its stdout. Raises RuntimeError."""
+    """Run a podman command in the folder `place`; return its stdout. Raises RuntimeError."""
     command = ["podman", "--runtime", "runc", *arguments]
-    done = subprocess.run(command, cwd=place, env=os.environ | STORAGE, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
-    return done.stdout
+    completed = subprocess.run(command, cwd=place, env=os.environ | STORAGE, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise RuntimeError(f"{command} ended with {completed.returncode}: {completed.stderr}")
+    return completed.stdout
 
 
 class Container:
@@ -55,8 +55,8 @@ class Container:
 
     @property
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(podman("inspect", "--format", "{{json .State}}", self.name))
-        return found
+        state: dict[str, Any] = json.loads(podman("inspect", "--format", "{{json .State}}", self.name))
+        return state
 
     @property
     def running(self) -> bool:
@@ -64,7 +64,7 @@ class Container:
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether the kernel has killed for memory in it: its monitor notes that as a file in the folder it was started in."""
+        """Whether the kernel has killed a process of it for memory: the monitor writes a file into the start folder."""
         return (self._folder / "oom").exists()
 
     @property
@@ -72,8 +72,8 @@ class Container:
         return psutil.Process(self.state["Pid"])
 
     @property
-    def said(self) -> str:
-        done = subprocess.run(
+    def log_text(self) -> str:
+        completed = subprocess.run(
             ["podman", "logs", self.name],
             env=os.environ | STORAGE,
             stdout=subprocess.PIPE,
@@ -81,9 +81,9 @@ class Container:
             text=True,
             check=False,
         )
-        return done.stdout
+        return completed.stdout
 
     def stop(self) -> int:
-        """SIGTERM, and SIGKILL when the grace period is over, as the kubelet does; the exit code."""
+        """Send SIGTERM, and SIGKILL after the grace period, as the kubelet does; return the exit code."""
         podman("stop", "--time", str(GRACE_SECONDS), self.name)
         return int(self.state["ExitCode"])

@@ -1,4 +1,4 @@
-"""What is proved of the image, a function a claim. Each returns findings: what was looked at, what was seen, does it hold."""
+"""The stages of the image test. Each returns findings: a claim, the observation, and whether the claim holds."""
 
 import json
 import re
@@ -31,35 +31,35 @@ HUNGRY_NUMBERS = 300_000_000  # of 4 bytes: far more than LIMIT
 
 
 def contents(image: str, folder: Path, extra: str) -> list[Finding]:
-    """What is in it and what is not: user, commands, labels, bill of materials."""
+    """Check the contents of the image: user, commands, labels, bill of materials."""
     config: dict[str, Any] = json.loads(podman("image", "inspect", "--format", "{{json .Config}}", image))
     labels = {name.rpartition(".")[2] for name in config["Labels"] if name.startswith("org.opencontainers.image.")}
-    wanted = {"title", "description", "licenses", "version", "revision"}
-    found = [
+    required_labels = {"title", "description", "licenses", "version", "revision"}
+    findings = [
         Finding("user", config["User"], config["User"] == "10001:10001"),
         Finding("no entry point, no health check", "", not config.get("Entrypoint") and not config.get("Healthcheck")),
-        Finding("labels", " ".join(sorted(labels)), labels >= wanted),
+        Finding("labels", " ".join(sorted(labels)), labels >= required_labels),
     ]
     commands: list[tuple[str, ...]] = [("scorer",), ("publisher",), ("model-registry",)]
     if extra in TRAINING:
         commands.append(("scorer", "train"))
     for command in commands:
-        code, said = ended(image, folder, *command, "--help")
-        found.append(Finding(f"{' '.join(command)} --help", f"exit code {code}", code == 0 and "Usage" in said))
-    which = "from scorer.native.load import native_library; print(native_library().status)"
-    said = ended(image, folder, "python3", "-c", which)[1].strip()
-    found.append(Finding("native scanner", said, said == "built and in use"))
+        code, output = ended(image, folder, *command, "--help")
+        findings.append(Finding(f"{' '.join(command)} --help", f"exit code {code}", code == 0 and "Usage" in output))
+    script = "from scorer.native.load import native_library; print(native_library().status)"
+    output = ended(image, folder, "python3", "-c", script)[1].strip()
+    findings.append(Finding("native scanner", output, output == "built and in use"))
     bill = json.loads(ended(image, folder, "python3", "-c", f"print(open({SBOM!r}).read())")[1])
     parts = {part["name"].lower(): part["version"] for part in bill["components"]}
     runtime = {"gpu": "onnxruntime-gpu"}.get(extra, "onnxruntime")
     needed = {"confluent-kafka", runtime, "numpy", "pydantic", "cryptography"}
     needed |= {"lightgbm", "pyarrow"} if extra in TRAINING else set()
-    known = bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "scorestream"
-    return [*found, Finding("bill of materials", f"{len(parts)} components", known and needed <= set(parts))]
+    is_scorestream = bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "scorestream"
+    return [*findings, Finding("bill of materials", f"{len(parts)} components", is_scorestream and needed <= set(parts))]
 
 
 def scores(image: str, rig: Rig) -> list[Finding]:
-    """Scores everything, says nothing on the way that is not a record of its log, and talks to the brokers only."""
+    """Score all events; the output must be log records only, and the connections to the brokers only."""
     begin = time.monotonic()
     with scorer(image, rig) as container:
         ready(container)
@@ -70,7 +70,7 @@ def scores(image: str, rig: Rig) -> list[Finding]:
         peers = {c.raddr.port for c in process.net_connections("tcp") if c.raddr}
         brokers = {int(address.rpartition(":")[2]) for address in rig.bootstrap_servers.split(",")}
         memory = process.memory_info().rss / 2**20
-        lines = container.said.splitlines()
+        lines = container.log_text.splitlines()
         threads, owner = process.num_threads(), process.uids().real
     strange = [line for line in lines if not line.startswith("{") or json.loads(line)["level"] in ("ERROR", "CRITICAL")]
     return [
@@ -85,7 +85,7 @@ def scores(image: str, rig: Rig) -> list[Finding]:
 
 
 def stops(image: str, rig: Rig) -> list[Finding]:
-    """SIGTERM in the middle of a flow: ends within the grace period, with every answered event's offset committed."""
+    """Send SIGTERM while events flow: the scorer ends within the grace period, and commits the offsets of answered events."""
     flow = threading.Thread(target=rig.emit, args=(events(COUNT, keys=300), "--rate", "4000"))
     with scorer(image, rig) as container:
         ready(container)
@@ -93,7 +93,7 @@ def stops(image: str, rig: Rig) -> list[Finding]:
         until(lambda: rig.answered() >= COUNT // 10, "the first scores")
         begin = time.monotonic()
         code = container.stop()
-        took = time.monotonic() - begin
+        seconds = time.monotonic() - begin
     committed = sum(mark["offset"] for mark in rig.marks().values())
     answered = len(rig.scores())
     flow.join()
@@ -101,7 +101,7 @@ def stops(image: str, rig: Rig) -> list[Finding]:
         ready(container)
         until(lambda: rig.answered() >= COUNT, "all scores")
     return [
-        Finding("ended after", f"{took:.1f} s of {GRACE_SECONDS}", took < GRACE_SECONDS / 2),
+        Finding("ended after", f"{seconds:.1f} s of {GRACE_SECONDS}", seconds < GRACE_SECONDS / 2),
         Finding("exit code", str(code), code == 0),
         Finding("committed and answered", f"{committed} and {answered}", committed == answered and 0 < answered < COUNT),
         *audited(rig, COUNT),
@@ -109,8 +109,8 @@ def stops(image: str, rig: Rig) -> list[Finding]:
 
 
 def runs_out_of_memory(image: str, rig: Rig) -> list[Finding]:
-    """An event that takes more memory than the limit: the kernel kills the worker, then its examiners. The container goes on,
-    and dead-letters that event alone."""
+    """Send an event that needs more memory than the limit: the kernel kills the worker, then its examiners. The container keeps
+    running, and dead-letters only this event."""
     flow = [{**event, "b": float(HUNGRY_NUMBERS if number == 2_000 else 0)} for number, event in enumerate(events(4_000))]
     with scorer(image, rig, f"--memory={LIMIT}", f"--memory-swap={LIMIT}") as container:
         ready(container)
@@ -118,50 +118,50 @@ def runs_out_of_memory(image: str, rig: Rig) -> list[Finding]:
         until(lambda: rig.answered() >= len(flow), "all answers")
         running, killed = container.running, container.out_of_memory
     reasons = [letter["reason"] for letter in rig.dead()]
-    seen = f"{'runs on' if running else 'ended'}{', one killed by the kernel' if killed else ''}"
+    observed = f"{'runs on' if running else 'ended'}{', one killed by the kernel' if killed else ''}"
     return [
-        Finding(f"at its limit of {LIMIT}", seen, running and killed),
+        Finding(f"at its limit of {LIMIT}", observed, running and killed),
         Finding("dead-lettered", str(reasons), reasons == ["crashes-scorer"]),
         *audited(rig, len(flow)),
     ]
 
 
 def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
-    """Under a backlog it uses the CPU it was given and no more, and is alive and ready all the while."""
+    """Score a backlog: the scorer stays within its CPU quota, and remains alive and ready."""
     count = 1_000_000
     rig.emit(events(count, keys=300))
     with scorer(image, rig, f"--cpus={QUOTA}") as container:
         address = ready(container)
         until(lambda: rig.answered() > 0, "the first scores")
         process = container.process
-        begin, used, first, done = time.monotonic(), cpu_seconds(process.pid), rig.answered(), 0
+        begin, used, first, answered = time.monotonic(), cpu_seconds(process.pid), rig.answered(), 0
         probes = []
-        while (passed := time.monotonic() - begin) < MEASURE_SECONDS and done < count:
+        while (passed := time.monotonic() - begin) < MEASURE_SECONDS and answered < count:
             probes.append(status(f"{address}/livez") == 200 and status(f"{address}/readyz") == 200)
-            done = rig.answered()
+            answered = rig.answered()
         share = (cpu_seconds(process.pid) - used) / passed
-        held_back = throttled(process.pid)
+        throttled_periods = throttled(process.pid)
     return [
         Finding(f"CPUs used of {QUOTA}", f"{share:.2f}", 0 < share < 1.1 * QUOTA),
-        Finding("periods in which the kernel held it back", str(held_back), held_back > 0),
-        Finding("answered meanwhile", f"{(done - first) / passed:.0f} events/s", done > first),
-        Finding("probes that were well", f"{sum(probes)} of {len(probes)}", all(probes) and len(probes) > 1),
+        Finding("periods in which the kernel throttled it", str(throttled_periods), throttled_periods > 0),
+        Finding("answered during the measurement", f"{(answered - first) / passed:.0f} events/s", answered > first),
+        Finding("successful probes", f"{sum(probes)} of {len(probes)}", all(probes) and len(probes) > 1),
     ]
 
 
 def refuses_without_a_card(image: str, rig: Rig) -> list[Finding]:
-    """Asked for a card where there is none, it ends and says so; of CUDA only the driver is missing, which nodes bring."""
+    """Start with `device=cuda` without a card: the scorer reports it and ends. Of CUDA, only the driver is missing."""
     command = [*RUN, "--set", "replica=scorer-0", "--set", "model.device=cuda"]
-    code, said = ended(image, rig.folder, *command)
-    missing = re.findall(r"(lib\w+)[.\w]*: cannot open", said)
+    code, output = ended(image, rig.folder, *command)
+    missing = re.findall(r"(lib\w+)[.\w]*: cannot open", output)
     return [
-        Finding("exit code", str(code), code == 3 and "does not run on CUDA" in said),
-        Finding("libraries that it misses", " ".join(missing), set(missing) == {"libcuda"}),
+        Finding("exit code", str(code), code == 3 and "does not run on CUDA" in output),
+        Finding("missing libraries", " ".join(missing), set(missing) == {"libcuda"}),
     ]
 
 
 def relays(image: str, source: str, folder: Path) -> list[Finding]:
-    """SIGTERM in the middle of copying: ends within the grace period, and its successor goes on where it was."""
+    """Send SIGTERM while a relay copies: it ends within the grace period, and its successor continues at its position."""
     folder.mkdir()
     folder.chmod(0o755)  # the container's user reads it
     with EmbeddedBroker() as far:
@@ -173,7 +173,13 @@ def relays(image: str, source: str, folder: Path) -> list[Finding]:
 
 
 def _stopped_and_continued(image: str, rig: RelayRig) -> list[Finding]:
-    run = ["publisher", "run", rig.path.name, "--set", "bytes_per_second=200000"]  # slow, so that there is a middle
+    run = [
+        "publisher",
+        "run",
+        rig.path.name,
+        "--set",
+        "bytes_per_second=200000",
+    ]  # slow, so that the relay is still copying at SIGTERM
     rig.create(rig.source)
     rig.fill(COPIES)
     with Container(image, rig.folder, run) as container:
@@ -181,22 +187,22 @@ def _stopped_and_continued(image: str, rig: RelayRig) -> list[Finding]:
         rig.wait_copied(1)
         begin = time.monotonic()
         code = container.stop()
-        took = time.monotonic() - begin
-    done = rig.copied()
+        seconds = time.monotonic() - begin
+    copied = rig.copied()
     with Container(image, rig.folder, run[:3]) as container:
         ready(container)
         rig.wait_copied(COPIES)
-    found = rig.audit()
+    audit = rig.audit()
     return [
         Finding("exit code", str(code), code == 0),
-        Finding("ended after", f"{took:.1f} s of {GRACE_SECONDS}", took < GRACE_SECONDS / 2),
-        Finding("copied when it ended", f"{done} of {COPIES}", 0 < done < COPIES),
-        Finding("records copied exactly once", f"{COPIES} {found if found != COPIED_CLEAN else ''}", found == COPIED_CLEAN),
+        Finding("ended after", f"{seconds:.1f} s of {GRACE_SECONDS}", seconds < GRACE_SECONDS / 2),
+        Finding("copied when it ended", f"{copied} of {COPIES}", 0 < copied < COPIES),
+        Finding("records copied exactly once", f"{COPIES} {audit if audit != COPIED_CLEAN else ''}", audit == COPIED_CLEAN),
     ]
 
 
 def prepared(bootstrap_servers: str, folder: Path, name: str) -> Rig:
-    """Topics, and a version in production: y = 2a, which takes 4b bytes of memory to compute."""
+    """Create topics, and a version in production: y = 2a, whose computation takes 4b bytes of memory."""
     folder.mkdir()
     folder.chmod(0o755)  # the container's user reads it
     rig = Rig(bootstrap_servers, folder, name)
@@ -209,28 +215,28 @@ def prepared(bootstrap_servers: str, folder: Path, name: str) -> Rig:
 def ended(image: str, folder: Path, *command: str) -> tuple[int, str]:
     with Container(image, folder, command) as container:
         until(lambda: not container.running, f"the end of {command}")
-        return int(container.state["ExitCode"]), container.said
+        return int(container.state["ExitCode"]), container.log_text
 
 
 def scorer(image: str, rig: Rig, *limits: str) -> Container:
-    """A scorer in a container of its own, always with the same replica."""
+    """Start a scorer in its own container, always with the same replica."""
     return Container(image, rig.folder, [*RUN, "--set", "replica=scorer-0"], *limits)
 
 
 def ready(container: Container) -> str:
-    """Wait until it is in its group; where its health is served. Fails where it ends instead."""
+    """Wait until the scorer is in its group; return the address of its health. Fails if the container ends."""
 
     def answers() -> bool:
-        said = container.said
-        assert container.running, said
-        return "http://" in said and status(_address(said) + "/readyz") == 200
+        log_text = container.log_text
+        assert container.running, log_text
+        return "http://" in log_text and status(_address(log_text) + "/readyz") == 200
 
     until(answers, "readiness")
-    return _address(container.said)
+    return _address(container.log_text)
 
 
 def status(address: str) -> int:
-    """The status of a GET; 0 where nothing answers in time."""
+    """Return the status of a GET, or 0 without an answer in time."""
     try:
         with urllib.request.urlopen(address, timeout=3) as answer:
             code: int = answer.status
@@ -242,7 +248,7 @@ def status(address: str) -> int:
 
 
 def throttled(pid: int) -> int:
-    """Periods in which the quota of a process's control group held it back, from the kernel (version 1 or 2)."""
+    """Return the number of periods in which the kernel throttled the control group (version 1 or 2) of a process."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" or "cpu" in controllers.split(","):
@@ -254,11 +260,11 @@ def throttled(pid: int) -> int:
 
 
 def audited(rig: Rig, count: int) -> list[Finding]:
-    """The independent count: nothing lost, doubled, invented or reordered."""
+    """Audit the scores independently: none is lost, duplicated, invented or reordered."""
     audit = rig.audit()
     wrong = {fault: audit[fault] for fault in CLEAN if audit[fault]}
     return [Finding("events answered exactly once", f"{audit['inputs']} {wrong or ''}", audit["inputs"] == count and not wrong)]
 
 
-def _address(said: str) -> str:
-    return "http://" + said.rpartition("http://")[2].split('"')[0].split()[0]
+def _address(log_text: str) -> str:
+    return "http://" + log_text.rpartition("http://")[2].split('"')[0].split()[0]

@@ -1,4 +1,4 @@
-"""Simulated streams of pairs: keys of uneven activity, and versions that fail, flip and miss as told."""
+"""Simulated streams of pairs: keys of uneven activity, and versions with given rates of failures, flips and errors."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Draw = Callable[[np.random.Generator, NDArray[np.intp]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A rule, and how the differences of one stream come about: `make` draws what is the same throughout a stream."""
+    """A rule and its source of differences: `make` draws the constants of one stream, and returns the source."""
 
     rule: MetricRule
     make: Callable[[np.random.Generator, NDArray[np.float64]], Draw]
@@ -24,7 +24,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Stream:
-    """Looks of `every` pairs, `looks` of them: the cells of the pairs, and the differences by rule's name."""
+    """`looks` batches of `every` pairs: the cells of the pairs, and the differences by the name of the rule."""
 
     kinds: tuple[Kind, ...]
     looks: int
@@ -41,12 +41,12 @@ class Stream:
 
 
 def by_chance(rule: MetricRule, before: float, after: float) -> Kind:
-    """Failures of both versions, each by itself, whatever the key."""
+    """Independent failures of both versions, without an effect of the key."""
     return Kind(rule, lambda *_: lambda chance, keys: _failed(chance, keys, after) - _failed(chance, keys, before))
 
 
 def by_key(rule: MetricRule, before: float, after: float, shape: float = 0.3) -> Kind:
-    """Failures by key: each version has keys of its own with which it fails often. Rates are of a gamma distribution."""
+    """Failures by key: each version fails often for its own keys. Rates have a gamma distribution."""
 
     def make(chance: np.random.Generator, _: NDArray[np.float64]) -> Draw:
         rates = [
@@ -58,7 +58,7 @@ def by_key(rule: MetricRule, before: float, after: float, shape: float = 0.3) ->
 
 
 def by_score(rule: MetricRule, worse: float, noise: float = 0.05) -> Kind:
-    """Squared errors of two probabilities: the candidate's is larger by `worse` in the mean, and by key now more, now less."""
+    """Squared errors of two probabilities: the candidate's mean is larger by `worse`, with noise per key and per pair."""
 
     def make(chance: np.random.Generator, _: NDArray[np.float64]) -> Draw:
         of_key = chance.normal(0.0, noise, KEYS)

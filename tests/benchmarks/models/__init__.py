@@ -1,1 +1,1 @@
-"""Models as exporters write them, unedited, through the product: what it answers beside ONNX Runtime called directly."""
+"""Models as exporters write them, unedited: the product's scores, compared with ONNX Runtime called directly."""

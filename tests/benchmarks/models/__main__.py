@@ -1,7 +1,7 @@
-"""`python -m tests models`: models as exporters write them, from `init` to their scores, beside ONNX Runtime called directly.
+"""`python -m tests models`: exported models, from `init` to their scores, compared with ONNX Runtime called directly.
 
-On a real broker, exactly once. Every score must be ONNX Runtime's for the event alone, within 1e-5 of the largest number, and
-both audits clean. A table on stderr. Exit code 1 where something differs.
+The scorer runs on a real broker, exactly once. Every score must equal ONNX Runtime's for the single event, within 1e-5 of the
+largest number, and both audits must be clean. A table is printed on stderr. The exit code is 1 if a score differs.
 """
 
 import argparse
@@ -25,68 +25,68 @@ from tests.integration.backends.servers import ModelServer
 from tests.integration.scorer.rig import Rig
 
 COLUMNS = ("events", "open_after_init", "largest_difference", "batch", "scorer_cpu_us", "onnx_runtime_cpu_us")
-talk = Console(stderr=True, highlight=False, width=140)
+console = Console(stderr=True, highlight=False, width=140)
 
 
 def main(arguments: Sequence[str]) -> int:
-    known = {case.name: case for case in cases()}
+    by_name = {case.name: case for case in cases()}
     parser = argparse.ArgumentParser(prog="python -m tests models", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", action="append", choices=list(known), help="this model; repeatable (default: all)")
+    parser.add_argument("--only", action="append", choices=list(by_name), help="this model; repeatable (default: all)")
     parser.add_argument("--share", type=float, default=1.0, help="of each model's events, such as 0.1")
     parser.add_argument("--server", action="append", choices=list(SETTINGS), help="also there; repeatable (default: mlserver)")
     parser.add_argument("--no-server", action="store_true", help="in the scorer only")
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
     options = parser.parse_args(arguments)
-    found: list[dict[str, Any]] = []
-    wanted = [] if options.no_server else options.server or ["mlserver"]
+    rows: list[dict[str, Any]] = []
+    kinds = [] if options.no_server else options.server or ["mlserver"]
     with (
         tempfile.TemporaryDirectory(prefix="scorestream-models-") as name,
         EmbeddedBroker() as broker,
         contextlib.ExitStack() as closing,
     ):
         servers = {}
-        for kind in wanted:
+        for kind in kinds:
             servers[kind] = start(kind, Path(name) / kind)
             closing.callback(servers[kind].close)
-        for case in (known[one] for one in options.only or known):
-            talk.print(f"{case.name} ...", markup=False)
-            found += played(case, broker.bootstrap_servers, Path(name), options.share, servers)
-    talk.print(shown(found))
-    for one in found:
-        for said in one["differences"][:5]:
-            talk.print(f"DIFFERS {one['model']} ({one['where']}): {said}", markup=False)
+        for case in (by_name[case_name] for case_name in options.only or by_name):
+            console.print(f"{case.name} ...", markup=False)
+            rows += played(case, broker.bootstrap_servers, Path(name), options.share, servers)
+    console.print(shown(rows))
+    for row in rows:
+        for difference in row["differences"][:5]:
+            console.print(f"DIFFERS {row['model']} ({row['where']}): {difference}", markup=False)
     if options.json:
-        print(json.dumps(found, indent=1))
-    return int(any(one["differences"] for one in found))
+        print(json.dumps(rows, indent=1))
+    return int(any(row["differences"] for row in rows))
 
 
 def played(
     case: Case, bootstrap_servers: str, folder: Path, share: float, servers: Mapping[str, ModelServer]
 ) -> Iterator[dict[str, Any]]:
-    """The figures of a model in the scorer, then on each server."""
-    where = "scorer"
+    """Yield the figures of a model in the scorer, then on each server."""
+    backend = "scorer"
     try:
-        made = ground(case, folder / case.name, share)
-        rig = Rig(bootstrap_servers, made.package.parent, case.name, **case.settings)
+        prepared = ground(case, folder / case.name, share)
+        rig = Rig(bootstrap_servers, prepared.package.parent, case.name, **case.settings)
         try:
-            yield {"model": case.name, "where": where, **served(made, made.package, rig)}
+            yield {"model": case.name, "where": backend, **served(prepared, prepared.package, rig)}
         finally:
             rig.close()
-        for where, server in servers.items():
-            yield {"model": case.name, "where": where, **on_server(made, bootstrap_servers, where, server)}
-    except Exception as error:  # noqa: BLE001 - told in the table; the others go on
+        for backend, server in servers.items():
+            yield {"model": case.name, "where": backend, **on_server(prepared, bootstrap_servers, backend, server)}
+    except Exception as error:  # noqa: BLE001 - reported in the table; the other models still run
         traceback.print_exc()
-        yield {"model": case.name, "where": where, "differences": [f"{type(error).__name__}: {error}"]}
+        yield {"model": case.name, "where": backend, "differences": [f"{type(error).__name__}: {error}"]}
 
 
-def shown(found: Sequence[dict[str, Any]]) -> Table:
+def shown(rows: Sequence[dict[str, Any]]) -> Table:
     table = Table(
-        "model", "where", *(name.replace("_", " ") for name in COLUMNS), "", title="beside ONNX Runtime called directly"
+        "model", "where", *(name.replace("_", " ") for name in COLUMNS), "", title="compared with ONNX Runtime called directly"
     )
-    for one in found:
-        cells = [f"{one[name]:,.2g}" if name == "largest_difference" else f"{one[name]:,}" for name in COLUMNS if name in one]
-        verdict = "DIFFERS" if one["differences"] else "refused" if "refused" in one else "equal"
-        table.add_row(one["model"], one["where"], *(cells or ["-"] * len(COLUMNS)), verdict)
+    for row in rows:
+        cells = [f"{row[name]:,.2g}" if name == "largest_difference" else f"{row[name]:,}" for name in COLUMNS if name in row]
+        verdict = "DIFFERS" if row["differences"] else "refused" if "refused" in row else "equal"
+        table.add_row(row["model"], row["where"], *(cells or ["-"] * len(COLUMNS)), verdict)
     return table
 
 

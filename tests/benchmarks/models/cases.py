@@ -1,8 +1,8 @@
-"""The models that are served, with what a person completes of each package, and their events.
+"""The served models, the manual completion of each package, and their events.
 
-An event is a dict of arrays and texts. `record` is what its producer writes; `example` the JSON object that stands for it in
-`init --example` and in golden examples; `feed` the tensors of several events for ONNX Runtime, put together here and by nothing
-of the product.
+An event is a dict of arrays and texts. `record` is the record of its producer; `example` the JSON object that represents it in
+`init --example` and in golden examples; `feed` the tensors of several events for ONNX Runtime, assembled here without code of
+the product.
 """
 
 import base64
@@ -26,8 +26,11 @@ EXTENSIONS = "ai.onnx.contrib"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`complete` fills in the draft of `init`. `alike` says which events ONNX Runtime runs together: those of one answer;
-    of a case that is `alone` each by itself. `carried` is what the scores carry."""
+    """A model and its events.
+
+    `complete` fills in the draft of `init`. ONNX Runtime runs events with the same `alike` together; if `alone` is set, each
+    event separately. `carried` returns the carried fields of a score.
+    """
 
     name: str
     write: Callable[[Path], None]
@@ -37,7 +40,7 @@ class Case:
     example: Callable[[Event], dict[str, Any]]
     count: int
     labels: Sequence[str] = ()
-    raw: str = ""  # the field that is the whole value of a record
+    raw: str = ""  # the field whose bytes are the whole value of a record
     settings: dict[str, Any] = field(default_factory=dict)
     alike: Callable[[Event], Hashable] = lambda _: 0
     alone: bool = False
@@ -45,7 +48,7 @@ class Case:
     extensions: bool = False
 
     def record(self, number: int, event: Event) -> tuple[bytes, list[tuple[str, bytes]]]:
-        """The value and the headers."""
+        """Return the value and the headers of an event's record."""
         if self.raw:
             return event[self.raw].tobytes(), [("ce_id", f"e{number}".encode())]
         return json.dumps(self.example(event), separators=(",", ":")).encode(), [("ce_id", f"e{number}".encode())]
@@ -94,12 +97,12 @@ def texts(count: int) -> Case:
         return {"input_ids": random.integers(0, VOCABULARY, size), "token_type_ids": random.integers(0, 2, size)}
 
     def complete(document: dict[str, Any]) -> None:
-        for one in document["inputs"]:
-            if one["tensor"] == "attention_mask":
-                one.clear()
-                one |= {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}
+        for entry in document["inputs"]:
+            if entry["tensor"] == "attention_mask":
+                entry.clear()
+                entry |= {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}
             else:
-                one |= {"shape": [-1], "pad": 0, "fields": [{"name": one["tensor"], "array": True, "max_length": LONGEST}]}
+                entry |= {"shape": [-1], "pad": 0, "fields": [{"name": entry["tensor"], "array": True, "max_length": LONGEST}]}
 
     def feed(events: Sequence[Event]) -> Feed:
         sizes = [len(event["input_ids"]) for event in events]
@@ -118,7 +121,7 @@ def texts(count: int) -> Case:
         feed,
         lists(*names),
         count,
-        settings={"batching": {"max_events": 16}},  # more take a busy server longer than its deadline
+        settings={"batching": {"max_events": 16}},  # a busy server needs longer than its deadline for larger batches
         alike=lambda event: len(event["input_ids"]) // 16,
     )
 
@@ -149,7 +152,7 @@ def sentences(count: int) -> Case:
 
 
 def voices(count: int) -> Case:
-    """A voice detector: its state has the batch second, so that it takes one event at a time."""
+    """A voice detector: the batch is the second axis of its state, so that it takes one event at a time."""
     state, rate = np.zeros((2, 1, networks.STATE), np.float32), np.array(16_000, np.int64)
 
     def complete(document: dict[str, Any]) -> None:
@@ -171,12 +174,12 @@ def voices(count: int) -> Case:
 
 
 def cells(count: int) -> Case:
-    """An LSTM's cell that begins with zeros."""
+    """An LSTM cell whose state starts with zeros."""
 
     def complete(document: dict[str, Any]) -> None:
-        for one in document["inputs"][1:]:
-            one.pop("fields")
-            one |= {"shape": [64], "value": 0}
+        for entry in document["inputs"][1:]:
+            entry.pop("fields")
+            entry |= {"shape": [64], "value": 0}
         document["output"] = [{"name": name, "tensor": name} for name in ("next", "hn")]
 
     def feed(events: Sequence[Event]) -> Feed:

@@ -1,4 +1,4 @@
-"""ONNX Runtime called directly: what a model answers to an event, what it costs in batches, and how far off scores are."""
+"""ONNX Runtime called directly: the outputs of a model, its cost in batches, and the error of scores."""
 
 import time
 from collections import defaultdict
@@ -14,7 +14,7 @@ from tests.benchmarks.models.cases import Case, Event, Feed
 
 
 class Direct:
-    """A model in a session of one thread, as a scorer has it."""
+    """A model in a session of one thread, as in a scorer."""
 
     def __init__(self, case: Case, path: Path) -> None:
         self._case = case
@@ -28,18 +28,18 @@ class Direct:
         self._names = [output.name for output in self._session.get_outputs()]
 
     def answers(self, events: Sequence[Event]) -> list[Feed]:
-        """The rows of each event's outputs, by name."""
-        found = (self._run(self._case.feed([event])) for event in events)
-        return [{name: output[0] for name, output in outputs.items()} for outputs in found]
+        """Return the rows of each event's outputs, by name."""
+        runs = (self._run(self._case.feed([event])) for event in events)
+        return [{name: output[0] for name, output in outputs.items()} for outputs in runs]
 
     def cpu_us(self, events: Sequence[Event], batch: int) -> float:
-        """CPU microseconds an event, in batches of so many; of each the events that may be are run together."""
+        """Return the CPU microseconds per event in batches of `batch`. Of a batch, events that are `alike` run together."""
         feeds = [feed for start in range(0, len(events), batch) for feed in self._feeds(events[start : start + batch])]
         self._run(feeds[0])
-        begun = time.process_time()
+        began = time.process_time()
         for feed in feeds:
             self._run(feed)
-        return (time.process_time() - begun) / len(events) * 1e6
+        return (time.process_time() - began) / len(events) * 1e6
 
     def _feeds(self, events: Sequence[Event]) -> list[Feed]:
         groups: defaultdict[Hashable, list[Event]] = defaultdict(list)
@@ -52,11 +52,11 @@ class Direct:
 
 
 def answer(outputs: Feed, signature: dict[str, Any]) -> Any:
-    """The score of these rows, as golden examples have it."""
+    """Return the score of these rows, in the form of golden examples."""
     stated, labels = signature["output"], signature.get("labels", [])
     if isinstance(stated, dict):
         return _answer(outputs[stated["tensor"]], stated, labels)
-    return {one["name"]: _answer(outputs[one["tensor"]], one, labels) for one in stated}
+    return {output["name"]: _answer(outputs[output["tensor"]], output, labels) for output in stated}
 
 
 def _answer(row: NDArray[Any], stated: dict[str, Any], labels: Sequence[str]) -> Any:
@@ -66,30 +66,32 @@ def _answer(row: NDArray[Any], stated: dict[str, Any], labels: Sequence[str]) ->
     return [{"label": labels[at], "score": float(row[at])} for at in order]
 
 
-def apart(score: Any, outputs: Feed, signature: dict[str, Any]) -> float:
-    """How far a score is from the rows of a model's outputs, as a share of the largest number; infinity where it is another
-    thing."""
+def relative_error(score: Any, outputs: Feed, signature: dict[str, Any]) -> float:
+    """Return the error of a score against a model's outputs, as a share of the largest number.
+
+    It is infinity if the score has another structure.
+    """
     stated = signature["output"]
     if isinstance(stated, dict):
-        return _apart(score, outputs[stated["tensor"]], stated, signature.get("labels", []))
-    if not isinstance(score, dict) or list(score) != [one["name"] for one in stated]:
+        return _relative_error(score, outputs[stated["tensor"]], stated, signature.get("labels", []))
+    if not isinstance(score, dict) or list(score) != [output["name"] for output in stated]:
         return float("inf")
     labels = signature.get("labels", [])
-    return max(_apart(score[one["name"]], outputs[one["tensor"]], one, labels) for one in stated)
+    return max(_relative_error(score[output["name"]], outputs[output["tensor"]], output, labels) for output in stated)
 
 
-def _apart(score: Any, row: NDArray[Any], stated: dict[str, Any], labels: Sequence[str]) -> float:
+def _relative_error(score: Any, row: NDArray[Any], stated: dict[str, Any], labels: Sequence[str]) -> float:
     if "top" not in stated:
-        wanted = row.reshape(()) if row.shape == (1,) else row
-        found = np.asarray(score)
-        return _share(found, wanted) if found.shape == wanted.shape else float("inf")
-    if not isinstance(score, list) or len({one["label"] for one in score}) != stated["top"]:
+        expected = row.reshape(()) if row.shape == (1,) else row
+        actual = np.asarray(score)
+        return _largest_share(actual, expected) if actual.shape == expected.shape else float("inf")
+    if not isinstance(score, list) or len({item["label"] for item in score}) != stated["top"]:
         return float("inf")
-    numbers = np.array([one["score"] for one in score])
-    named = row[[labels.index(one["label"]) for one in score]]  # of two that are nearly equal either may come first
-    return max(_share(numbers, np.sort(row)[::-1][: len(numbers)]), _share(numbers, named))
+    numbers = np.array([item["score"] for item in score])
+    named = row[[labels.index(item["label"]) for item in score]]  # the order of two nearly equal labels may differ
+    return max(_largest_share(numbers, np.sort(row)[::-1][: len(numbers)]), _largest_share(numbers, named))
 
 
-def _share(found: NDArray[Any], wanted: NDArray[Any]) -> float:
-    largest = float(np.abs(wanted).max())
-    return float(np.abs(found.astype(np.float64) - wanted.astype(np.float64)).max()) / (largest or 1.0)
+def _largest_share(actual: NDArray[Any], expected: NDArray[Any]) -> float:
+    largest = float(np.abs(expected).max())
+    return float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max()) / (largest or 1.0)

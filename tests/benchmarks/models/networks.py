@@ -57,15 +57,15 @@ def voice_detector(path: Path) -> None:
     g = Graph()
     rate = g("Div", g("Cast", "sr", to=F), g.constant(16_000.0))
     frame = g("Relu", g("Mul", g.linear("input", FRAME, STATE), rate))
-    first, one, two = (g.constant([at], np.int64) for at in range(3))
-    hidden, cell = (g("Slice", "state", begin, end, first) for begin, end in ((first, one), (one, two)))
+    zero, one, two = (g.constant([at], np.int64) for at in range(3))
+    hidden, cell = (g("Slice", "state", begin, end, zero) for begin, end in ((zero, one), (one, two)))
     weights = [g.constant(np.random.default_rng(at).normal(size=(1, 4 * STATE, STATE)) / STATE**0.5) for at in range(2)]
     g.nodes.append(
         helper.make_node(
-            "LSTM", [g("Unsqueeze", frame, first), *weights, "", "", hidden, cell], ["", "h", "cell"], hidden_size=STATE
+            "LSTM", [g("Unsqueeze", frame, zero), *weights, "", "", hidden, cell], ["", "h", "cell"], hidden_size=STATE
         )
     )
-    g("Sigmoid", g.linear(g("Squeeze", "h", first), STATE, 1), output="output")
+    g("Sigmoid", g.linear(g("Squeeze", "h", zero), STATE, 1), output="output")
     g("Concat", "h", "cell", axis=0, output="stateN")
     state = [tensor(name, F, 2, "batch", STATE) for name in ("state", "stateN")]
     inputs = [tensor("input", F, "batch", FRAME), state[0], tensor("sr", TensorProto.INT64)]
@@ -77,8 +77,8 @@ def lstm_cell(path: Path) -> None:
     g = Graph()
     gates = g("Add", g.linear("x", 12, 256), g.linear("h", 64, 256))
     i, f, o, u = (g("Slice", gates, *(g.constant([at], np.int64) for at in (64 * n, 64 * n + 64, 1))) for n in range(4))
-    kept = g("Mul", g("Sigmoid", f), "c")
-    cell = g("Add", kept, g("Mul", g("Sigmoid", i), g("Tanh", u)), output="cn")
+    retained = g("Mul", g("Sigmoid", f), "c")
+    cell = g("Add", retained, g("Mul", g("Sigmoid", i), g("Tanh", u)), output="cn")
     hidden = g("Mul", g("Sigmoid", o), g("Tanh", cell), output="hn")
     g.linear(hidden, 64, 1, output="next")
     rows = [tensor(name, F, "batch", width) for name, width in (("x", 12), ("h", 64), ("c", 64))]
@@ -100,17 +100,17 @@ def detector(path: Path) -> None:
         ("scores", F, ANCHORS),
         ("count", TensorProto.INT64),
     ]
-    told = [tensor(name, kind, "batch", *row) for name, kind, *row in outputs]
-    g.save(path, [tensor("features", F, "batch", FEATURES)], told)
+    declared = [tensor(name, kind, "batch", *row) for name, kind, *row in outputs]
+    g.save(path, [tensor("features", F, "batch", FEATURES)], declared)
 
 
 def recogniser(path: Path) -> None:
     """`letters` (B, 37) of lines of text `x` (B, 1, 32, width): convolutions, the height pooled away, a letter at each
-    place, and the most of each letter over all places."""
+    place, and the maximum of each letter over all places."""
     g, x = Graph(), "x"
     for inputs, outputs, stride in ((1, 16, 2), (16, 32, 2), (32, 48, 2)):
-        more: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [stride, stride], "pads": [1, 1, 1, 1]}
-        x = g("Relu", g("Conv", x, g.weight(outputs, inputs, 3, 3), g.constant(np.zeros(outputs)), **more))
+        attributes: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [stride, stride], "pads": [1, 1, 1, 1]}
+        x = g("Relu", g("Conv", x, g.weight(outputs, inputs, 3, 3), g.constant(np.zeros(outputs)), **attributes))
     places = g("Transpose", g("ReduceMean", x, axes=[2], keepdims=0), perm=[0, 2, 1])
     each = g("Softmax", g("Mul", g.linear(places, 48, len(LETTERS)), g.constant(4.0)), axis=-1)
     g("ReduceMax", each, axes=[1], keepdims=0, output="letters")

@@ -1,4 +1,4 @@
-"""The same packages on a real MLServer and a real Triton, both with ONNX Runtime; and which are refused, in whose words."""
+"""The same packages on a real MLServer and a real Triton, both with ONNX Runtime, and the reason of refused packages."""
 
 import json
 import shutil
@@ -20,14 +20,14 @@ def start(kind: str, folder: Path) -> ModelServer:
     return KINDS[kind].server(folder).start()
 
 
-def package(found: Ground, kind: str) -> Path:
-    """The case's package as a server has it: the model and its settings in `repository/`."""
-    folder = found.package.parent / f"on-{kind}"
+def package(prepared: Ground, kind: str) -> Path:
+    """Write the case's package for a server: the model and its settings in `repository/`."""
+    folder = prepared.package.parent / f"on-{kind}"
     repository = folder / "repository"
     repository.mkdir(parents=True)
     for name in ("signature.json", "golden.jsonl", "README.md"):
-        shutil.copy(found.package / name, folder)
-    SETTINGS[kind](found.package / "model.onnx", repository)
+        shutil.copy(prepared.package / name, folder)
+    SETTINGS[kind](prepared.package / "model.onnx", repository)
     return folder
 
 
@@ -36,8 +36,8 @@ def _mlserver(model: Path, repository: Path) -> None:
     graph = onnx.load(str(model)).graph
     settings = {
         "implementation": "mlserver_onnx.Onnx",
-        "inputs": [_stated(one) for one in graph.input],
-        "outputs": [_stated(one) for one in graph.output],
+        "inputs": [_tensor_entry(value) for value in graph.input],
+        "outputs": [_tensor_entry(value) for value in graph.output],
         "parameters": {"uri": "./model.onnx"},
     }
     (repository / "model-settings.json").write_text(json.dumps(settings))
@@ -49,41 +49,45 @@ def _triton(model: Path, repository: Path) -> None:
     shutil.copy(SERVED / "triton_onnx.py", repository / "1" / "model.py")
     graph = onnx.load(str(model)).graph
     lines = ['backend: "python"']
-    for word, values in (("input", graph.input), ("output", graph.output)):
-        for one in map(_stated, values):
-            kind = one["datatype"].replace("BYTES", "STRING")
-            lines.append(f'{word} {{ name: "{one["name"]}" data_type: TYPE_{kind} dims: {one["shape"]} }}')
+    for section, values in (("input", graph.input), ("output", graph.output)):
+        for tensor in map(_tensor_entry, values):
+            kind = tensor["datatype"].replace("BYTES", "STRING")
+            lines.append(f'{section} {{ name: "{tensor["name"]}" data_type: TYPE_{kind} dims: {tensor["shape"]} }}')
     (repository / "config.pbtxt").write_text("\n".join(lines) + "\n")
 
 
 SETTINGS = {"mlserver": _mlserver, "triton": _triton}
 
 
-def _stated(value: Any) -> dict[str, Any]:
+def _tensor_entry(value: Any) -> dict[str, Any]:
     kind = value.type.tensor_type
-    shape = [one.dim_value or -1 for one in kind.shape.dim]
+    shape = [dimension.dim_value or -1 for dimension in kind.shape.dim]
     return {"name": value.name, "datatype": DATATYPES[kind.elem_type], "shape": shape}
 
 
-def on_server(found: Ground, bootstrap_servers: str, kind: str, server: ModelServer) -> dict[str, Any]:
-    """Figures of a scorer whose model is there; of a model that it does not serve, `refused` says what `scorer check` says."""
-    case, made = found.case, package(found, kind)
-    folder = made.parent / f"scorer-on-{kind}"
+def on_server(prepared: Ground, bootstrap_servers: str, kind: str, server: ModelServer) -> dict[str, Any]:
+    """Return the figures of a scorer with its model on the server, or as `refused` the error of `scorer check`."""
+    case, server_package = prepared.case, package(prepared, kind)
+    folder = server_package.parent / f"scorer-on-{kind}"
     folder.mkdir()
     model = {"backend": "open-inference", "endpoints": [server.address], "server_folder": str(server.folder)}
     settings = {**case.settings, "model": {**case.settings.get("model", {}), **model}}
     rig = Rig(bootstrap_servers, folder, f"{case.name}-{kind}", **settings)
     try:
-        return served(found, made, rig) if not case.alone else {"refused": refused(rig, made), "differences": []}
+        return (
+            served(prepared, server_package, rig)
+            if not case.alone
+            else {"refused": refused(rig, server_package), "differences": []}
+        )
     finally:
         rig.close()
 
 
-def refused(rig: Rig, made: Path) -> str:
-    """Why a version cannot be served. Raises AssertionError where it can, or where the reason is another one."""
-    rig.push(made, "1.0.0")
+def refused(rig: Rig, server_package: Path) -> str:
+    """Return the reason why a version cannot be served. Raises AssertionError if it can, or for another reason."""
+    rig.push(server_package, "1.0.0")
     rig.promote("1.0.0")
     rig.create(code=1)
-    said = rig.run("scorer", "check", "scorer.yaml", code=1).stderr
-    assert REFUSED in said, said
+    output = rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+    assert REFUSED in output, output
     return REFUSED

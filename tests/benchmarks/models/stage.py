@@ -1,4 +1,4 @@
-"""One model the whole way: `init`, completed; push, promote; events on a real broker, `scorer run`; every score compared."""
+"""One model end to end: `init` and its completion, push, promote, `scorer run` on a real broker, comparison of every score."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tests.benchmarks.bench.machine import cpu_seconds
 from tests.benchmarks.models.cases import EXTENSIONS, Case, Event
-from tests.benchmarks.models.direct import Direct, answer, apart
+from tests.benchmarks.models.direct import Direct, answer, relative_error
 from tests.integration.scorer.rig import Rig, until
 
 CLOSE = 1e-5
@@ -20,7 +20,7 @@ GOLDEN = 3
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A case's events, what ONNX Runtime answers to each of them alone, and its package."""
+    """A case's events, the outputs of ONNX Runtime for each single event, and the package."""
 
     case: Case
     events: Sequence[Event]
@@ -32,7 +32,7 @@ class Ground:
 
 
 def ground(case: Case, folder: Path, share: float) -> Ground:
-    """Draw the events, a `share` of the case's, and make the package as a person does."""
+    """Draw a `share` of the case's events, and make the package as a user does."""
     folder.mkdir()
     random = np.random.default_rng(7)
     events = [case.draw(random) for _ in range(max(8, int(case.count * share)))]
@@ -48,58 +48,58 @@ def ground(case: Case, folder: Path, share: float) -> Ground:
 
 
 def drafted(case: Case, events: Sequence[Event], folder: Path) -> tuple[Path, int]:
-    """What `init` writes of a model and example events; how much it leaves open."""
+    """Run `init` for a model and example events; return the package and the number of gaps."""
     (folder / "examples.jsonl").write_text("".join(json.dumps(case.example(event)) + "\n" for event in events[:GOLDEN]))
-    told = ["--example", "examples.jsonl"]
+    flags = ["--example", "examples.jsonl"]
     if case.labels:
         (folder / "labels.txt").write_text("".join(f"{label}\n" for label in case.labels))
-        told += ["--labels", "labels.txt"]
+        flags += ["--labels", "labels.txt"]
     if case.extensions:
-        told += ["--op-domain", EXTENSIONS]
+        flags += ["--op-domain", EXTENSIONS]
     rig = Rig("127.0.0.1:1", folder, case.name)
-    done = rig.run("model-registry", "init", f"{case.name}.onnx", *told, "--json")
-    found = json.loads(done.stdout)
-    return folder / found["folder"], len(found["gaps"])
+    completed = rig.run("model-registry", "init", f"{case.name}.onnx", *flags, "--json")
+    report = json.loads(completed.stdout)
+    return folder / report["folder"], len(report["gaps"])
 
 
 def complete(
     package: Path, case: Case, signature: dict[str, Any], events: Sequence[Event], answers: Sequence[dict[str, Any]]
 ) -> None:
-    """What is left to a person: the signature, what the model must answer, and the model card."""
+    """Complete the package as a user does: the signature, the golden examples, and the model card."""
     (package / "signature.json").write_text(json.dumps(signature, indent=1))
     golden = [
         {"event": case.example(event), "score": answer(outputs, signature), "tolerance": 1e-4}
         for event, outputs in zip(events[:GOLDEN], answers, strict=False)
     ]
     (package / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in golden))
-    (package / "README.md").write_text(f"# {package.name}\n\nRandom weights: what it answers means nothing.\n")
+    (package / "README.md").write_text(f"# {package.name}\n\nRandom weights: its scores mean nothing.\n")
 
 
-def served(found: Ground, package: Path, rig: Rig) -> dict[str, Any]:
-    """Push, promote, produce, run and compare. Figures; `differences` is what was not as ONNX Runtime has it."""
-    case = found.case
+def served(prepared: Ground, package: Path, rig: Rig) -> dict[str, Any]:
+    """Push, promote, produce, run and compare; return the figures, with the `differences` from ONNX Runtime."""
+    case = prepared.case
     rig.push(package, "1.0.0", *(("--op-domain", EXTENSIONS) if case.extensions else ()))
     rig.promote("1.0.0")
     rig.create()
     scorer = rig.start().ready()
     assert rig.answered() == 0
     before = cpu_seconds(scorer.process.pid)
-    produce(rig, case, found.events)
-    until(lambda: rig.answered() == len(found.events), f"{len(found.events)} answers")
+    produce(rig, case, prepared.events)
+    until(lambda: rig.answered() == len(prepared.events), f"{len(prepared.events)} answers")
     spent = cpu_seconds(scorer.process.pid) - before
     batches, rows = (scorer.metric(f"scorer_batch_events_{name}") for name in ("count", "sum"))
     assert scorer.stop() == 0, scorer.said
-    worst, differences = compared(found, rig.scores())
-    rig.assert_clean(events=len(found.events))
+    worst, differences = compared(prepared, rig.scores())
+    rig.assert_clean(events=len(prepared.events))
     batch = max(1, round(rows / batches))
     return {
-        "events": len(found.events),
-        "open_after_init": found.gaps,
+        "events": len(prepared.events),
+        "open_after_init": prepared.gaps,
         "largest_difference": worst,
         "differences": differences,
         "batch": batch,
-        "scorer_cpu_us": round(spent / len(found.events) * 1e6, 1),
-        "onnx_runtime_cpu_us": round(found.direct.cpu_us(found.events, batch), 1),
+        "scorer_cpu_us": round(spent / len(prepared.events) * 1e6, 1),
+        "onnx_runtime_cpu_us": round(prepared.direct.cpu_us(prepared.events, batch), 1),
     }
 
 
@@ -112,22 +112,22 @@ def produce(rig: Rig, case: Case, events: Sequence[Event]) -> None:
     assert producer.flush(60) == 0
 
 
-def compared(found: Ground, records: Sequence[dict[str, Any]]) -> tuple[float, list[str]]:
-    """The largest difference, and what is wrong: a score that is missing or comes twice, differs, or carries another value."""
+def compared(prepared: Ground, records: Sequence[dict[str, Any]]) -> tuple[float, list[str]]:
+    """Return the largest difference, and the faults: missing, duplicate or different scores, and wrong carried fields."""
     wrong, worst = [], 0.0
     scores = {record["id"]: record for record in records}
-    if len(records) != len(found.events):
-        wrong.append(f"{len(records)} scores of {len(found.events)} events")
-    for number, (event, outputs) in enumerate(zip(found.events, found.answers, strict=True)):
+    if len(records) != len(prepared.events):
+        wrong.append(f"{len(records)} scores of {len(prepared.events)} events")
+    for number, (event, outputs) in enumerate(zip(prepared.events, prepared.answers, strict=True)):
         record = scores.get(f"e{number}")
         if record is None:
             wrong.append(f"e{number} has no score")
             continue
-        far = apart(record["score"], outputs, found.signature)
-        worst = max(worst, far)
-        if not far <= CLOSE:
-            wrong.append(f"e{number} differs by {far:.1e}: {json.dumps(record['score']):.200}")
-        if record.get("carried") != found.case.carried(event):
+        error = relative_error(record["score"], outputs, prepared.signature)
+        worst = max(worst, error)
+        if not error <= CLOSE:
+            wrong.append(f"e{number} differs by {error:.1e}: {json.dumps(record['score']):.200}")
+        if record.get("carried") != prepared.case.carried(event):
             wrong.append(f"e{number} carries {record.get('carried')}")
     if len({json.dumps(record["score"]) for record in records}) < len(records) / 2:
         wrong.append("most scores are the same: the comparison would not notice events that are mixed up")

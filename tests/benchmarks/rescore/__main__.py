@@ -1,8 +1,8 @@
-"""`python -m tests rescore`: scores of a wrong version are corrected, each once, through so many `kill -9`, on a real broker.
+"""`python -m tests rescore`: `scorer rescore` corrects each score of a wrong version once, despite `kill -9`, on a real broker.
 
-`scorer run` scores the events with one version, `scorer rescore` corrects them with another and is killed at random moments. A
-count that shares no code with the product then holds each correction against its score. The exit code is 1 if one is missing,
-doubled, out of order, or wrong.
+`scorer run` scores the events with one version, `scorer rescore` corrects them with another and is killed at random moments. An
+audit that shares no code with the product then compares each correction with its score. The exit code is 1 if a correction is
+missing, duplicated, out of order, or wrong.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.support.processes import Program
 from tests.support.waiting import until
 
 PARTITIONS = 6
-PATIENCE_SECONDS = 1_800.0
+TIMEOUT_SECONDS = 1_800.0
 LARGEST = 1_000_000  # whole numbers that float32 and the factors of the test models hold exactly
 
 
@@ -41,15 +41,15 @@ def main(arguments: list[str]) -> int:
             began = time.monotonic()
             kills = _corrected(rig, digest, options.kills, chance)
             seconds = time.monotonic() - began
-            found = _count(rig, digest)
-    damage = {name: number for name, number in found.items() if name != "scores" and number}
-    whole = found["scores"] == options.events and kills == options.kills
-    print(json.dumps({"events": options.events, "kills": kills, "seconds": round(seconds, 1), **found}))
-    return 0 if whole and not damage else 1
+            counts = _count(rig, digest)
+    damage = {name: number for name, number in counts.items() if name != "scores" and number}
+    complete = counts["scores"] == options.events and kills == options.kills
+    print(json.dumps({"events": options.events, "kills": kills, "seconds": round(seconds, 1), **counts}))
+    return 0 if complete and not damage else 1
 
 
 def _scored(rig: Rig, count: int) -> str:
-    """Have 1.0.0 score so many events, and put 2.0.0 in its place; the digest of 1.0.0."""
+    """Score `count` events with 1.0.0, then promote 2.0.0; return the digest of 1.0.0."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "linger.ms": 20, "partitioner": "murmur2_random"})
     for number in range(count):
         while len(producer) > 50_000:
@@ -58,7 +58,7 @@ def _scored(rig: Rig, count: int) -> str:
     if producer.flush(120):
         raise RuntimeError("the broker did not take the events")
     scorer = rig.start()
-    until(lambda: rig.answered() >= count, "the scores", PATIENCE_SECONDS)
+    until(lambda: rig.answered() >= count, "the scores", TIMEOUT_SECONDS)
     if code := scorer.stop():
         raise RuntimeError(f"the scorer ended with code {code}")
     rig.promote("2.0.0")
@@ -67,7 +67,7 @@ def _scored(rig: Rig, count: int) -> str:
 
 
 def _corrected(rig: Rig, digest: str, kills: int, chance: random.Random) -> int:
-    """Rescore, with so many kills of processes that have begun to write; how many kills there were."""
+    """Rescore, and kill the process up to `kills` times after it has begun to write; return the number of kills."""
     killed = 0
     while True:
         before = _written(rig)
@@ -94,14 +94,14 @@ def _written(rig: Rig) -> int:
 
 
 def _count(rig: Rig, digest: str) -> dict[str, int]:
-    """Scores of the digest, and what is wrong with their corrections."""
+    """Count the scores of the digest, and the faults of their corrections."""
     scores: dict[tuple[int, int], tuple[str, int]] = {}
     for message in auditor.read(rig.bootstrap_servers, rig.scores_topic):
         record = json.loads(message.value() or b"")
         if record["digest"] == digest:
             scores[message.partition() or 0, message.offset() or 0] = record["id"], record["scored_ms"]
-    found = {"scores": len(scores), "missing": 0, "doubled": 0, "wrong": 0, "out_of_order": 0}
-    seen: set[tuple[int, int]] = set()
+    counts = {"scores": len(scores), "missing": 0, "doubled": 0, "wrong": 0, "out_of_order": 0}
+    corrected: set[tuple[int, int]] = set()
     last: dict[int, int] = {}
     for message in auditor.read(rig.bootstrap_servers, f"{rig.scores_topic}.corrections"):
         record, headers = json.loads(message.value() or b""), dict(message.headers() or ())
@@ -109,13 +109,13 @@ def _count(rig: Rig, digest: str) -> dict[str, int]:
         place = int(partition), int(offset)
         id_, scored_ms = scores.get(place, ("", 0))
         right = record["id"] == id_ and record["score"] == 3.0 * (int(id_[1:]) % LARGEST) and record["scored_ms"] > scored_ms
-        found["wrong"] += not right or message.partition() != place[0]
-        found["doubled"] += place in seen
-        found["out_of_order"] += place[1] < last.get(place[0], -1)
+        counts["wrong"] += not right or message.partition() != place[0]
+        counts["doubled"] += place in corrected
+        counts["out_of_order"] += place[1] < last.get(place[0], -1)
         last[place[0]] = place[1]
-        seen.add(place)
-    found["missing"] = len(scores.keys() - seen)
-    return found
+        corrected.add(place)
+    counts["missing"] = len(scores.keys() - corrected)
+    return counts
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What operators see, proven: dashboards, alerts and runbooks against a real Prometheus, live scorers and relays."""
+"""Dashboards, alerts and runbooks against a real Prometheus, live scorers and a live relay."""

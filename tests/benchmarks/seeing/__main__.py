@@ -1,8 +1,9 @@
 """`python -m tests seeing`: alerts, dashboards and runbooks against a real Prometheus, live scorers and a live relay. Minutes;
 needs Debian's prometheus.
 
-Two real brokers, scorers under load, a relay. Every fault that an alert is there for is brought about: the alert fires, and
-clears once it is healed. Then each expression of the dashboards must be answered, and each command of the runbooks must run.
+It runs two real brokers, scorers under load and a relay. Every fault that triggers an alert is caused: the alert fires, and
+clears after the fault is healed. Then each query of the dashboards must have an answer, and each command of the runbooks must
+run.
 """
 
 import argparse
@@ -26,12 +27,12 @@ from tests.packaging.deploy.dashboards import asked
 from tests.support.waiting import until
 
 WITHOUT_SERIES = ("Certificates",)  # the clusters of this run have no TLS
-WITHOUT_RECORDS = ("scorer_unreadable_records_total",)  # has a series from the first such record on; this run writes none
+WITHOUT_RECORDS = ("scorer_unreadable_records_total",)  # has a series only after the first such record; this run writes none
 LOOK_BACK = "15m"  # rates of the dashboards are taken over all of the run
 
 
 def main() -> int:
-    """Exit code 0 where everything holds, 1 where something does not, 2 where Prometheus is not installed."""
+    """Return exit code 0 if every claim holds, 1 if one does not, 2 if Prometheus is not installed."""
     parser = argparse.ArgumentParser(prog="python -m tests seeing", description=__doc__)
     parser.add_argument(
         "--only", action="append", choices=list(FAULTS), help="only this fault (and the first); may be repeated"
@@ -46,26 +47,30 @@ def main() -> int:
 
 
 def run(folder: Path, faults: list[str], *, complete: bool) -> Iterator[Finding]:
-    """What was found, as it is found; dashboards and runbooks only where it is `complete`."""
-    with EmbeddedBroker() as here, EmbeddedBroker() as there, Prometheus(folder / "prometheus", rules.fast()) as prometheus:
-        fleet = Fleet(here, there, folder / "fleet", prometheus)
+    """Yield the findings as they arrive; those of dashboards and runbooks only if `complete`."""
+    with (
+        EmbeddedBroker() as broker,
+        EmbeddedBroker() as remote_broker,
+        Prometheus(folder / "prometheus", rules.fast()) as prometheus,
+    ):
+        fleet = Fleet(broker, remote_broker, folder / "fleet", prometheus)
         try:
             fleet.load.start()
             for fault in faults:
-                yield from provoked(fault, fleet)
+                yield from alert_findings(fault, fleet)
             if complete:
-                yield from answered(prometheus)
-                yield from followed(fleet, folder / "reader")
+                yield from dashboard_findings(prometheus)
+                yield from runbook_findings(fleet, folder / "reader")
                 fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "-1")  # the audit reads all scores
             fleet.load.finish()
             if complete:
-                yield audited(fleet)
+                yield audit_finding(fleet)
         finally:
             fleet.close()
 
 
-def provoked(fault: str, fleet: Fleet) -> Iterator[Finding]:
-    """The alerts of one fault. One that does not come is a finding, not the end of the run."""
+def alert_findings(fault: str, fleet: Fleet) -> Iterator[Finding]:
+    """Cause one fault and wait for its alerts. A missing alert is a finding and does not end the run."""
     brought_about, alerts = FAULTS[fault]
     began = time.monotonic()
     fired = []
@@ -76,14 +81,14 @@ def provoked(fault: str, fleet: Fleet) -> Iterator[Finding]:
                 fired.append(f"{alert} after {time.monotonic() - began:.0f} s")
         fleet.prometheus.clears(*alerts)
     except AssertionError as error:
-        seen = f"{error}; fired: {fired}; firing: {sorted(fleet.prometheus.firing())}"
-        yield Finding(f"{fault}: fires and clears", seen, False)
+        observed = f"{error}; fired: {fired}; firing: {sorted(fleet.prometheus.firing())}"
+        yield Finding(f"{fault}: fires and clears", observed, False)
     else:
         yield Finding(f"{fault}: fires and clears", f"{', '.join(fired)}; clear after {time.monotonic() - began:.0f} s", True)
 
 
-def answered(prometheus: Prometheus) -> Iterator[Finding]:
-    """The answers to the queries of the panels. Queries of WITHOUT_SERIES and WITHOUT_RECORDS must only be valid."""
+def dashboard_findings(prometheus: Prometheus) -> Iterator[Finding]:
+    """Run the queries of the panels. Queries of WITHOUT_SERIES and WITHOUT_RECORDS must only be valid."""
     for query in asked(LOOK_BACK):
         if query.panel in WITHOUT_SERIES or any(metric in query.expression for metric in WITHOUT_RECORDS):
             yield Finding(f"{query.dashboard}, {query.panel}", f"{figures(prometheus, query.expression)} series", True)
@@ -97,25 +102,25 @@ def answered(prometheus: Prometheus) -> Iterator[Finding]:
 
 
 def figures(prometheus: Prometheus, expression: str) -> int:
-    """How many series with a number an expression has; a scrape that came too late on a busy machine leaves it without."""
+    """Return the number of series of an expression that have a number; a late scrape on a busy machine gives NaN."""
     return sum(not math.isnan(value) for _, value in prometheus.ask(expression))
 
 
-def followed(fleet: Fleet, folder: Path) -> Iterator[Finding]:
+def runbook_findings(fleet: Fleet, folder: Path) -> Iterator[Finding]:
     reader = runbooks.Reader(fleet, folder)
     for page in runbooks.pages():
-        wrong = [said for line in runbooks.lines(page) if (said := reader.run(line)) is not None]
+        wrong = [problem for line in runbooks.lines(page) if (problem := reader.run(line)) is not None]
         yield Finding(f"runbook {page}", "\n".join(wrong) or "its commands run", not wrong)
 
 
-def audited(fleet: Fleet) -> Finding:
-    """After all those faults every event has one answer, in order. Versions went back and forth, as they were told to."""
+def audit_finding(fleet: Fleet) -> Finding:
+    """Check that after all faults every event has one answer, in order. Versions changed in both directions, by promotion."""
     counts = fleet.rig.audit()
     deadline = time.monotonic() + STEP_SECONDS
-    while counts["missing"] and time.monotonic() < deadline:  # what came in last
+    while counts["missing"] and time.monotonic() < deadline:  # the last events may still be in flight
         counts = fleet.rig.audit()
-    told = {name: counts[name] for name in ("inputs", "missing", "duplicates", "phantoms", "out_of_order")}
-    return Finding("the audit", json.dumps(told), counts["inputs"] > 0 and sum(told.values()) == told["inputs"])
+    totals = {name: counts[name] for name in ("inputs", "missing", "duplicates", "phantoms", "out_of_order")}
+    return Finding("the audit", json.dumps(totals), counts["inputs"] > 0 and sum(totals.values()) == totals["inputs"])
 
 
 if __name__ == "__main__":

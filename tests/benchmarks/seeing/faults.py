@@ -1,4 +1,4 @@
-"""The faults that alerts are there for, brought about and healed."""
+"""The faults that trigger alerts, as context managers that cause and heal them."""
 
 import contextlib
 import shutil
@@ -16,14 +16,14 @@ from tests.integration.registry.hostile import Reply, hostile
 from tests.integration.scorer.rig import ScorerProcess, until
 from tests.support.waiting import within
 
-MAX_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
-LOOK_SECONDS = 0.2
+MAX_PAUSES, OPEN_SECONDS = 30, 4.0  # of a broker, until a pause happens during a transaction
+POLL_SECONDS = 0.2
 DAY = 86_400
 
 
 @contextmanager
 def no_scorer_runs(fleet: Fleet) -> Iterator[None]:
-    """No scorer of the service runs, and one of the same service in another namespace does, as Prometheus sees it."""
+    """No scorer of the service runs; Prometheus has the series of a scorer of the same service in another namespace."""
     with hostile() as exporter:
         exporter.always(_metrics('scorer_assigned_partitions{namespace="other",service="flight-delay"} 6\n'))
         fleet.prometheus.scrape(exporter.address)
@@ -35,7 +35,7 @@ def no_scorer_runs(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def healthy_hour(fleet: Fleet) -> Iterator[None]:
-    """An hour of these clocks without a fault, after the alerts of the faults before it have cleared. Nothing fires."""
+    """An accelerated hour without a fault, after the earlier alerts have cleared. No alert fires."""
     fleet.want("scorer", len(fleet.scorers))
     until(lambda: not within(fleet.prometheus.firing, 30.0), "the end of all alerts")
     assert not within(fleet.prometheus.firing, 3_600 / SPEED), f"{fleet.prometheus.firing()} in a healthy hour"
@@ -59,12 +59,12 @@ def foreign_member(fleet: Fleet) -> Iterator[None]:
         fleet.stop("scorer-1")
     consumer = Consumer(
         {
-            "bootstrap.servers": fleet.here.bootstrap_servers,
+            "bootstrap.servers": fleet.broker.bootstrap_servers,
             "group.id": fleet.rig.name,
             "client.id": "reporting-job",
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": 6_000,
-            "enable.auto.commit": False,  # else the events of its partitions count as scored, and the audit misses them
+            "enable.auto.commit": False,  # else its partitions' events count as scored, and the audit reports them missing
         }
     )
     ended = threading.Event()
@@ -86,8 +86,8 @@ def foreign_member(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def registry_away(fleet: Fleet) -> Iterator[None]:
-    """The registry of the scorers is gone."""
+def registry_unavailable(fleet: Fleet) -> Iterator[None]:
+    """The registry of the scorers is unavailable."""
     registry = fleet.rig.folder / "registry"
     aside = registry.with_name("aside")
     registry.rename(aside)
@@ -107,8 +107,8 @@ def two_versions(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def nothing_to_own(fleet: Fleet) -> Iterator[None]:
-    """Prometheus sees only a third scorer, which gets none of the two partitions."""
+def no_partitions(fleet: Fleet) -> Iterator[None]:
+    """Prometheus scrapes only a third scorer, which is assigned none of the two partitions."""
     fleet.start("spare-0")
     scorers = [pod for pod in fleet.scorers if pod != "spare-0"]
     for pod in scorers:
@@ -120,7 +120,7 @@ def nothing_to_own(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def unfit_events(fleet: Fleet) -> Iterator[None]:
+def invalid_events(fleet: Fleet) -> Iterator[None]:
     fleet.load.poison = 0.1
     yield
     fleet.load.poison = 0.0
@@ -142,14 +142,14 @@ def endless_load(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def failing_canary(fleet: Fleet) -> Iterator[None]:
-    """A candidate whose scores are no numbers gets half of the keys."""
+    """A candidate whose scores are NaN receives half of the keys."""
     fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--to", "4.0.0", "--canary", "50%", "--reason", "seeing")
     yield
     fleet.rig.promote("1.0.0")
 
 
 @contextmanager
-def nobody_leads(fleet: Fleet) -> Iterator[None]:
+def no_leader(fleet: Fleet) -> Iterator[None]:
     fleet.leave()
     yield
     fleet.lead()
@@ -157,7 +157,7 @@ def nobody_leads(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def troubled_rollout(fleet: Fleet) -> Iterator[None]:
-    """Its judge is behind, its registry away, and a person is waited for."""
+    """The judge of a rollout is behind, its registry is unavailable, and it waits for the operator."""
     fleet.rollout.behind_seconds, fleet.rollout.registry_unavailable, fleet.rollout.waits_for_operator = 45.0, True, True
     yield
     fleet.rollout.behind_seconds, fleet.rollout.registry_unavailable, fleet.rollout.waits_for_operator = 0.0, False, False
@@ -165,7 +165,7 @@ def troubled_rollout(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def stolen_ids(fleet: Fleet) -> Iterator[None]:
-    """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
+    """Another process repeatedly takes a transactional id of a scorer while there is little to commit."""
     fleet.load.rate = 4.0
     ended = threading.Event()
     thief = threading.Thread(target=_steal, args=(fleet, ended), daemon=True)
@@ -179,25 +179,27 @@ def stolen_ids(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def brokers_away(fleet: Fleet) -> Iterator[None]:
-    """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
+def broker_outage(fleet: Fleet) -> Iterator[None]:
+    """The broker pauses while a transaction is open. Transactions take milliseconds, so that several pauses may be needed."""
     fleet.load.rate = 2_000.0
     try:
         for _ in range(MAX_PAUSES):
-            fleet.here.pause()
-            if within(lambda: any(_held(scorer) for scorer in fleet.scorers.values()), HELD_SECONDS):
+            fleet.broker.pause()
+            if within(lambda: any(_has_long_transaction(scorer) for scorer in fleet.scorers.values()), OPEN_SECONDS):
                 break
-            fleet.here.resume()
-            until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
+            fleet.broker.resume()
+            until(
+                lambda: not any(_has_long_transaction(scorer) for scorer in fleet.scorers.values()), "a transaction that ends"
+            )
         fleet.load.rate = RATE
         yield
     finally:
-        fleet.here.resume()
+        fleet.broker.resume()
 
 
 @contextmanager
 def newer_revision(fleet: Fleet) -> Iterator[None]:
-    """A partition was scored by a revision that no scorer can find: it stands still for half a minute, then goes on."""
+    """A partition was scored by a revision that no scorer can find: it stalls for half a minute, then continues."""
     for pod in list(fleet.scorers):
         fleet.stop(pod)
     fleet.mark(0, revision=99_999)
@@ -210,10 +212,10 @@ def newer_revision(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def no_card(fleet: Fleet) -> Iterator[None]:
-    """A pod asks for a card, as kube-state-metrics tells: where there is none, a scorer that is to use it does not start."""
+    """A pod requests a card, as kube-state-metrics reports. Without a card, a scorer configured for it does not start."""
     if shutil.which("nvidia-smi") is None:
-        refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
-        assert refused.wait() == 2, refused.said
+        scorer = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
+        assert scorer.wait() == 2, scorer.said
     labels = 'namespace="scoring",pod="flight-delay-scorer-9",container="scorer",resource="nvidia_com_gpu"'
     series = f"kube_pod_container_resource_requests{{{labels}}} 1\n"
     with hostile() as exporter:
@@ -225,20 +227,20 @@ def no_card(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def refused_runs(fleet: Fleet) -> Iterator[None]:
-    """As kube-state-metrics tells: a run ended well nine days ago, and the last one failed. Then one ends well."""
+    """kube-state-metrics reports that a run succeeded nine days ago and the last one failed. Then a run succeeds."""
     now = int(time.time())
     with hostile() as exporter:
-        exporter.always(_told({"created": now - 90 * DAY, "good": now - 9 * DAY, "bad": now - DAY}))
+        exporter.always(_job_metrics({"created": now - 90 * DAY, "good": now - 9 * DAY, "bad": now - DAY}))
         fleet.prometheus.scrape(exporter.address)
         yield
-        exporter.always(_told({"created": now - 90 * DAY, "good": now, "bad": now - DAY}))
+        exporter.always(_job_metrics({"created": now - 90 * DAY, "good": now, "bad": now - DAY}))
         fleet.prometheus.clears("TrainingFailed", "TrainingStale")
         fleet.prometheus.forget(exporter.address)
 
 
 @contextmanager
 def no_relay(fleet: Fleet) -> Iterator[None]:
-    """A relay is wanted and does not run. Then it starts, and the source keeps records for a minute only."""
+    """A relay is expected and does not run. Then it starts, and the source retains records for one minute only."""
     fleet.want("relay-us-east", 1)
     yield
     fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "60000")
@@ -246,22 +248,22 @@ def no_relay(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def destination_away(fleet: Fleet) -> Iterator[None]:
-    """The cluster that a relay writes to stands still."""
+def destination_unavailable(fleet: Fleet) -> Iterator[None]:
+    """The destination cluster of a relay pauses."""
     until(lambda: fleet.relay.copied(fleet.rig.scores_topic) > 0, "copies")
-    fleet.there.pause()
+    fleet.remote_broker.pause()
     try:
         yield
     finally:
-        fleet.there.resume()
+        fleet.remote_broker.resume()
 
 
 def _metrics(series: str) -> Reply:
     return Reply(body=series.encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
 
-def _told(times: Mapping[str, int]) -> Reply:
-    """Of the CronJob and of two Jobs, one that ended well and one that failed. `times`: Unix seconds."""
+def _job_metrics(times: Mapping[str, int]) -> Reply:
+    """Return the metrics of the CronJob, a Job that succeeded and one that failed. `times`: Unix seconds."""
     good = 'namespace="scoring",job_name="flight-delay-training-1"'
     bad = 'namespace="scoring",job_name="flight-delay-training-2"'
     lines = (
@@ -273,8 +275,8 @@ def _told(times: Mapping[str, int]) -> Reply:
     return _metrics("".join(f"{line}\n" for line in lines))
 
 
-def _held(scorer: ScorerProcess) -> bool:
-    """Whether it has a transaction open for longer than one takes."""
+def _has_long_transaction(scorer: ScorerProcess) -> bool:
+    """Whether a scorer has a transaction open for longer than usual."""
     return scorer.metric("scorer_open_transaction_seconds") > 1.0
 
 
@@ -284,16 +286,16 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "healthy-hour": (healthy_hour, ()),
     "missing-scorer": (missing_scorer, ("ScorerTargetDown", "ScorerReplicasMissing")),
     "foreign-member": (foreign_member, ("ScorerForeignMembers",)),
-    "registry-away": (registry_away, ("ScorerRegistryAway",)),
-    "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
-    "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
+    "registry-unavailable": (registry_unavailable, ("ScorerRegistryAway",)),
+    "no-partitions": (no_partitions, ("ScorerNothingAssigned",)),
+    "invalid-events": (invalid_events, ("ScorerDeadLetters",)),
     "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
     "endless-load": (endless_load, ("ScorerVersionLoadLong",)),
     "failing-canary": (failing_canary, ("ScorerCanaryBreakerOpen", "ScorerCanaryFails")),
-    "nobody-leads": (nobody_leads, ("ScorerRolloutControllerAway",)),
+    "no-leader": (no_leader, ("ScorerRolloutControllerAway",)),
     "troubled-rollout": (troubled_rollout, ("ScorerRolloutJudgeBehind", "ScorerRolloutRegistryAway", "ScorerRolloutWaits")),
     "stolen-ids": (stolen_ids, ("ScorerFenced", "ScorerAborts")),
-    "brokers-away": (brokers_away, ("ScorerOpenTransaction", "ScorerDependencyAway")),
+    "broker-outage": (broker_outage, ("ScorerOpenTransaction", "ScorerDependencyAway")),
     "newer-revision": (
         newer_revision,
         ("ScorerPartitionStalled", "ScorerLag", "ScorerLagNearsRetention", "ScorerRevisionNotReached"),
@@ -301,20 +303,22 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "no-card": (no_card, ("ScorerGpuMissing",)),
     "refused-runs": (refused_runs, ("TrainingFailed", "TrainingStale")),
     "no-relay": (no_relay, ("RelayAbsent",)),
-    "destination-away": (destination_away, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
+    "destination-unavailable": (destination_unavailable, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
 }
-"""Each fault is there inside its block, and brings about these alerts, in this order. The first one starts the scorers that the
-others need."""
+"""Each fault, and the alerts that it triggers, in this order. It is active inside its block. The first fault starts the scorers
+that the others need."""
 
 
 def _steal(fleet: Fleet, ended: threading.Event) -> None:
-    """Initialise one id of the first scorer, as a process with the same replica would, whenever it has committed something
-    since: three recoveries without that would end it."""
-    victim, seen = fleet.scorers["scorer-0"], -1.0
+    """Initialise one id of the first scorer, as a process with the same replica would, after each of its commits.
+
+    Three recoveries without a commit would end the scorer.
+    """
+    victim, last_commits = fleet.scorers["scorer-0"], -1.0
     name = transactional_ids(f"{fleet.rig.name}/scorer/scorer-0")[0]
-    while not ended.wait(LOOK_SECONDS):
+    while not ended.wait(POLL_SECONDS):
         commits = victim.metric("scorer_commits_total")
-        if commits > seen:
-            seen = commits
+        if commits > last_commits:
+            last_commits = commits
             with contextlib.suppress(KafkaException):
-                Producer({"bootstrap.servers": fleet.here.bootstrap_servers, "transactional.id": name}).init_transactions(5)
+                Producer({"bootstrap.servers": fleet.broker.bootstrap_servers, "transactional.id": name}).init_transactions(5)

@@ -1,4 +1,4 @@
-"""What is looked at: scorers under a load, a relay into a second cluster, and Prometheus that scrapes them as pods."""
+"""The observed programs: scorers under load, a relay into a second cluster, and a Prometheus that scrapes them as pods."""
 
 import time
 from collections import Counter
@@ -31,15 +31,15 @@ class Fleet:
     `rollout` is the state that the metrics of a controller report: that of a leader, because no rollout plan runs here.
     """
 
-    def __init__(self, here: EmbeddedBroker, there: EmbeddedBroker, folder: Path, prometheus: Prometheus) -> None:
-        self.here, self.there, self.prometheus = here, there, prometheus
+    def __init__(self, broker: EmbeddedBroker, remote_broker: EmbeddedBroker, folder: Path, prometheus: Prometheus) -> None:
+        self.broker, self.remote_broker, self.prometheus = broker, remote_broker, prometheus
         (folder / "relay").mkdir(parents=True)
-        self.rig = Rig(here.bootstrap_servers, folder, f"seeing-{time.time_ns()}").stocked(2, versions=2)
+        self.rig = Rig(broker.bootstrap_servers, folder, f"seeing-{time.time_ns()}").stocked(2, versions=2)
         self.rig.push_unchecked(models.package(folder / "wrong", lambda p: models.linear(p, 5.0, width=3)), "3.0.0")
         self.rig.push_unchecked(hostile_models.package(folder / "endless", hostile_models.endless), "5.0.0")
         self.rig.push_unchecked(models.package(folder / "failing", lambda p: models.linear(p, float("nan"))), "4.0.0")
-        self.load = Load(here.bootstrap_servers, self.rig.events_topic, RATE)
-        self.relay = RelayRig((here.bootstrap_servers, there.bootstrap_servers), folder / "relay", "scores")
+        self.load = Load(broker.bootstrap_servers, self.rig.events_topic, RATE)
+        self.relay = RelayRig((broker.bootstrap_servers, remote_broker.bootstrap_servers), folder / "relay", "scores")
         self.relay.configure(source={"topics": [self.rig.scores_topic]})
         self.scorers: dict[str, ScorerProcess] = {}
         self.addresses: dict[str, str] = {}
@@ -69,11 +69,11 @@ class Fleet:
         self.prometheus.forget(self.addresses[pod])
 
     def lead(self) -> None:
-        """The controller is there."""
+        """Let Prometheus scrape the rollout controller."""
         self.show(CONTROLLER, f"127.0.0.1:{self._controller.server_port}")
 
     def leave(self) -> None:
-        """It is gone."""
+        """Let Prometheus forget the rollout controller."""
         self.prometheus.forget(f"127.0.0.1:{self._controller.server_port}")
 
     def start(self, pod: str, *flags: str) -> ScorerProcess:
@@ -94,13 +94,13 @@ class Fleet:
         return relay
 
     def mark(self, partition: int, revision: int) -> None:
-        """The group's offset says that a newer revision has scored this partition. No scorer may run."""
-        at = self.rig.marks()[partition]["offset"]
-        moved = TopicPartition(self.rig.events_topic, partition, at, OffsetMetadata(revision=revision).encode())
-        for done in self.rig.admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self.rig.name, [moved])]
+        """Record in the group's offset that a newer revision has scored this partition. No scorer may run."""
+        offset = self.rig.marks()[partition]["offset"]
+        position = TopicPartition(self.rig.events_topic, partition, offset, OffsetMetadata(revision=revision).encode())
+        for future in self.rig.admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.rig.name, [position])]
         ).values():
-            done.result()
+            future.result()
 
     def close(self) -> None:
         self._controller.shutdown()

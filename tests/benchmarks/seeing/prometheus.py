@@ -1,4 +1,4 @@
-"""A real Prometheus for one run: scrapes what it is told to, evaluates rules, answers questions."""
+"""A real Prometheus for one run: it scrapes the given targets, evaluates rules and answers queries."""
 
 import json
 import urllib.parse
@@ -12,12 +12,12 @@ from scorer.demo.broker.kraft_config import free_ports
 from tests.support.processes import Program
 from tests.support.waiting import until
 
-STEP_SECONDS = 240.0  # how long anything may take to show on a busy machine; far more than it takes
+STEP_SECONDS = 240.0  # the longest wait for an effect, with a wide margin for a busy machine
 Labels = dict[str, str]
 
 
 class Prometheus:
-    """Use it in a `with`. `rules` are groups of rules; everything is scraped and evaluated every half second."""
+    """A context manager. `rules` are groups of rules; targets are scraped and rules evaluated every half second."""
 
     def __init__(self, folder: Path, rules: dict[str, Any]) -> None:
         folder.mkdir(parents=True)
@@ -49,7 +49,7 @@ class Prometheus:
         self._program.stop()
 
     def scrape(self, address: str, **labels: str) -> None:
-        """From now on `address` (host:port) too, its series with these labels."""
+        """Scrape `address` (host:port) from now on; its series have these labels."""
         self._targets[address.removeprefix("http://")] = labels
         self._write()
 
@@ -58,8 +58,8 @@ class Prometheus:
         self._write()
 
     def ask(self, expression: str) -> list[tuple[Labels, float]]:
-        found = self._get("query", query=expression)["result"]
-        return [(row["metric"], float(row["value"][1])) for row in found]
+        results = self._get("query", query=expression)["result"]
+        return [(row["metric"], float(row["value"][1])) for row in results]
 
     def firing(self) -> set[str]:
         return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}

@@ -1,4 +1,4 @@
-"""Run the commands of the runbooks beside a live scorer and a live relay, with a `kubectl` that runs the commands of pods here.
+"""Run the commands of the runbooks against a live scorer and relay, with a `kubectl` that runs the commands of pods here.
 
 This `kubectl` knows the verbs that the pages use, and rejects others. The names of the example (pods, registry, brokers) are
 replaced. `tests/integration/security/test_shipped.py` runs the same commands with the rights as shipped.
@@ -48,12 +48,12 @@ def pages() -> list[str]:
 
 
 class Reader:
-    """Somebody who does what the pages say, once each command."""
+    """Runs the commands of the pages, each command once."""
 
     def __init__(self, fleet: Fleet, folder: Path) -> None:
         self._fleet = fleet
         self._folder = folder
-        self._ran: set[str] = set()
+        self._executed: set[str] = set()
         (folder / "bin").mkdir(parents=True)
         kubectl = folder / "bin" / "kubectl"
         kubectl.write_text(KUBECTL)
@@ -63,14 +63,14 @@ class Reader:
         (folder / "registry").symlink_to(fleet.rig.folder / "registry")
 
     def run(self, line: str) -> str | None:
-        """Run a command that has not been run; what went wrong, if anything did."""
-        if line in self._ran:
+        """Run a command unless it has been run; return the problem, or None."""
+        if line in self._executed:
             return None
-        self._ran.add(line)
+        self._executed.add(line)
         if " rollback " in line:
-            self._fleet.rig.promote("2.0.0")  # each goes back from a version that serves to the one that served before
-        done = subprocess.run(
-            ["sh", "-c", self._ours(line)],
+            self._fleet.rig.promote("2.0.0")  # each rollback returns from the serving version to the previous one
+        completed = subprocess.run(
+            ["sh", "-c", self._localized(line)],
             cwd=self._folder,
             env=os.environ | self._environment(),
             capture_output=True,
@@ -78,14 +78,14 @@ class Reader:
             check=False,
             timeout=300,
         )
-        if done.returncode == 0 or (done.returncode == NO_ROLLOUT and "scorer rollout status" in line):
+        if completed.returncode == 0 or (completed.returncode == NO_ROLLOUT and "scorer rollout status" in line):
             return None
-        return f"{line}\n  ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+        return f"{line}\n  ended with {completed.returncode}: {completed.stderr.strip()[-500:]}"
 
-    def _ours(self, line: str) -> str:
+    def _localized(self, line: str) -> str:
         line = line.replace("registry.example.com/team/flight-delay", "oci:./registry/model")
         line = line.replace("flight-delay-relay-us-east-0", RELAY).replace("pods/flight-delay-scorer-", "pods/scorer-")
-        return line.replace("kafka.example.com:9094", self._fleet.here.bootstrap_servers)
+        return line.replace("kafka.example.com:9094", self._fleet.broker.bootstrap_servers)
 
     def _environment(self) -> dict[str, str]:
         addresses = {f"AT_{pod.replace('-', '_')}": address for pod, address in self._fleet.addresses.items()}

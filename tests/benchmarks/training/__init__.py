@@ -1,4 +1,4 @@
-"""Proofs of the room `deploy/training`, whose package stands in deploy/."""
+"""Benchmarks of the training package, which lies in `deploy/`."""
 
 import sys
 

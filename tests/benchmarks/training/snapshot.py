@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.training.snapshot`: a million events, with labels, frozen and copied from a real broker.
 
-Two copies of one freeze, by a process each, with more records written in between: they must be the same to the byte, at 250,000
-records/s and more, in less than 500 MB. Figures as JSON on stdout; exit code 1 where one misses its bar.
+Two processes copy one freeze, with more records written between them. The copies must be byte-identical, at 250,000 records/s
+or more, in less than 500 MB. The figures are JSON on stdout; the exit code is 1 if a figure misses its limit.
 """
 
 import argparse
@@ -67,8 +67,8 @@ def measured(servers: str, folder: Path, count: int) -> dict[str, Any]:
     return {
         "records": first["records"],
         "freeze_s": round(seconds, 3),
-        "records_per_s": [round(each["records"] / each["seconds"]) for each in copies],
-        "peak_mib": [each["peak_mib"] for each in copies],
+        "records_per_s": [round(copy["records"] / copy["seconds"]) for copy in copies],
+        "peak_mib": [copy["peak_mib"] for copy in copies],
         "file_mib": first["file_mib"],
         "same": first["digest"] == second["digest"] and first["records"] == count + count // 2,
         "digest": first["digest"],
@@ -91,7 +91,7 @@ def configured(servers: str, folder: Path) -> Path:
 
 
 def events(count: int, now: int) -> Iterable[tuple[bytes, bytes, int, int]]:
-    """Key, value, time and partition; about 170 bytes each, over ten days."""
+    """Yield the key, value, time and partition of events of about 170 bytes, over ten days."""
     for n in range(count):
         value = b'{"id":"e%d","carrier":"C%d","origin":"JFK","distance":%d,"hour":%d,"wind":%d.25,"visibility":10.0,' % (
             n,
@@ -120,7 +120,7 @@ def write(servers: str, topic: str, records: Iterable[tuple[bytes, bytes, int, i
 
 
 def in_a_process(config: Path, folder: Path) -> dict[str, Any]:
-    verb = [
+    command = [
         sys.executable,
         "-m",
         "tests.benchmarks.training.snapshot",
@@ -129,23 +129,23 @@ def in_a_process(config: Path, folder: Path) -> dict[str, Any]:
         folder.with_name("frozen.json"),
         folder,
     ]
-    found: dict[str, Any] = json.loads(subprocess.run(list(map(str, verb)), stdout=subprocess.PIPE, check=True).stdout)
-    return found
+    figures: dict[str, Any] = json.loads(subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, check=True).stdout)
+    return figures
 
 
 def copied(config: Path, frozen: Path, folder: Path) -> dict[str, Any]:
-    """What one copy comes to, in this process."""
+    """Copy the frozen records in this process; return the figures."""
     _, scorer = settings.load(config)
     wanted = msgspec.json.decode(frozen.read_bytes(), type=Frozen)
     began = time.monotonic()
-    made = snapshot.copy(scorer, wanted, folder)
+    dataset = snapshot.copy(scorer, wanted, folder)
     seconds = time.monotonic() - began
     return {
         "seconds": seconds,
-        "records": made.records("events") + made.records("labels"),
-        "file_mib": round(sum(file.bytes for file in made.files.values()) / (1 << 20)),
+        "records": dataset.records("events") + dataset.records("labels"),
+        "file_mib": round(sum(file.bytes for file in dataset.files.values()) / (1 << 20)),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024),
-        "digest": made.digest,
+        "digest": dataset.digest,
     }
 
 

@@ -1,1 +1,1 @@
-"""The relay beside MirrorMaker 2, on two real clusters in one run."""
+"""The relay and MirrorMaker 2 on two real clusters, in one run."""

@@ -1,10 +1,10 @@
-"""The relay beside MirrorMaker 2 (tuned; exactly-once on in both): a table on stderr, every figure as JSON on stdout.
+"""The relay and MirrorMaker 2 (tuned; both exactly-once): a table on stderr, every figure as JSON on stdout.
 
     python -m tests.benchmarks.bench.relay                        # 1 million records of 200 bytes, 8 partitions, 3 rounds each
-    python -m tests.benchmarks.bench.relay --records 20000 --rounds 1 --seconds 2 --away 3  # tiny: its figures say nothing
+    python -m tests.benchmarks.bench.relay --records 20000 --rounds 1 --seconds 2 --away 3  # tiny: tests the benchmark itself
 
-The two take turns on the same two clusters. `loopback` and `link` are clusters of their own; at the far end of `link`, 80 ms
-away, is the source, in a network namespace (needs root). Exit code 1 where a copy is not complete, 2 where nothing can be run.
+The two take turns on the same two clusters. `loopback` and `link` have separate clusters; the source of `link` is in a network
+namespace with a round trip of 80 ms (needs root). The exit code is 1 if a copy is not complete, 2 if nothing can be run.
 """
 
 import argparse
@@ -34,34 +34,38 @@ SHOWN = {
     ("link", "drain"): ("first_record_s", "drain_per_s", "cpu_s", "peak_mb"),
     ("link", "back"): ("back_s",),
 }
-talk = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 140)
+console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 140)
 
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is ended
-    found: dict[str, Any] = {"machine": description(), "records": options.records, "rounds": options.rounds}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: ends the started processes
+    results: dict[str, Any] = {"machine": description(), "records": options.records, "rounds": options.rounds}
     for place in PLACES:
         if options.only in (None, place):
-            why = link.missing() if place == "link" else ""
-            if why:
-                talk.print(f"NOT RUN {place}: {why}", markup=False)
-                found[place] = {"not_run": why}
+            reason = link.missing() if place == "link" else ""
+            if reason:
+                console.print(f"NOT RUN {place}: {reason}", markup=False)
+                results[place] = {"not_run": reason}
             else:
-                found[place] = _measure(place, options)
-    print(json.dumps(found, indent=None if options.json else 1))
-    talk.print(_table(found))
+                results[place] = _measure(place, options)
+    print(json.dumps(results, indent=None if options.json else 1))
+    console.print(_table(results))
     faults = [
-        run for place in PLACES for by in found.get(place, {}).values() if isinstance(by, dict) for run in by.get("faults", [])
+        run
+        for place in PLACES
+        for measurement in results.get(place, {}).values()
+        if isinstance(measurement, dict)
+        for run in measurement.get("faults", [])
     ]
     for fault in faults:
-        talk.print(f"NOT CLEAN: {fault}", markup=False)
-    return 2 if all("not_run" in found.get(place, {"not_run": ""}) for place in PLACES) else int(bool(faults))
+        console.print(f"NOT CLEAN: {fault}", markup=False)
+    return 2 if all("not_run" in results.get(place, {"not_run": ""}) for place in PLACES) else int(bool(faults))
 
 
 def _measure(place: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Each measure, the engines in turn: name of the engine to figures."""
-    found: dict[str, Any] = {}
+    """Run each measurement with the engines in turn; return the figures by measurement and engine."""
+    results: dict[str, Any] = {}
     with contextlib.ExitStack() as exits:
         cable = exits.enter_context(link.Link(ROUND_TRIP_MS)) if place == "link" else None
         stage = exits.enter_context(Stage(cable))
@@ -71,34 +75,35 @@ def _measure(place: str, options: argparse.Namespace) -> dict[str, Any]:
             "paced": lambda engine: measures.paced(stage, engine, RATE, options.seconds),
             "back": lambda engine: measures.back(stage, engine, RATE, options.away),
         }
-        for kind in (kind for where, kind in SHOWN if where == place):
+        for kind in (kind for shown_place, kind in SHOWN if shown_place == place):
             runs: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
             faults: list[str] = []
             for _ in range(options.rounds):
                 for name, engine in ENGINES.items():
-                    talk.print(f"{time.strftime('%H:%M:%S')} {place} {kind} {name}", markup=False)
+                    console.print(f"{time.strftime('%H:%M:%S')} {place} {kind} {name}", markup=False)
                     try:
                         runs[name].append(kinds[kind](engine))
                     except (AssertionError, RuntimeError) as error:
                         faults.append(f"{place} {kind} {name}: {error}")
-            found[kind] = {name: spread(runs[name]) for name in ENGINES if runs[name]} | {"faults": faults}
-    return found
+            results[kind] = {name: spread(runs[name]) for name in ENGINES if runs[name]} | {"faults": faults}
+    return results
 
 
-def _table(found: dict[str, Any]) -> Table:
-    shown = Table("", "", *ENGINES, title="the relay beside MirrorMaker 2: median (lowest to highest)")
+def _table(results: dict[str, Any]) -> Table:
+    shown = Table("", "", *ENGINES, title="the relay and MirrorMaker 2: median (lowest to highest)")
     for (place, kind), names in SHOWN.items():
         for name in names:
-            figures = [found.get(place, {}).get(kind, {}).get(engine, {}).get(name) for engine in ENGINES]
-            cells = [f"{f['median']:,.1f} ({f['lowest']:,.1f} to {f['highest']:,.1f})" if f else "-" for f in figures]
+            figures = [results.get(place, {}).get(kind, {}).get(engine, {}).get(name) for engine in ENGINES]
+            cells = [
+                f"{spread_['median']:,.1f} ({spread_['lowest']:,.1f} to {spread_['highest']:,.1f})" if spread_ else "-"
+                for spread_ in figures
+            ]
             shown.add_row(f"{place} {kind}", name, *cells)
     return shown
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.bench.relay", description="The relay beside MirrorMaker 2."
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.relay", description="The relay and MirrorMaker 2.")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="of the latency measurement")

@@ -1,4 +1,4 @@
-"""The two that are measured, each as the process that an operator would start: configuration in, topic out."""
+"""The two measured engines, each as the process that an operator would start."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be copied. `number` makes names unique."""
+    """A copy of one topic. `number` makes names unique."""
 
     number: int
     source: str
@@ -49,14 +49,14 @@ class Running(Service):
         return status_mib("VmHWM", self.process.pid) * 2**20 / 1e6
 
     @property
-    def told(self) -> str:
+    def log_tail(self) -> str:
         logs = [self.log, self.log.with_suffix(".info")]
         return "\n".join(log.read_text(errors="replace")[-2_000:] for log in logs if log.is_file())
 
 
 @contextlib.contextmanager
 def relay(job: Job) -> Iterator[Running]:
-    """`publisher run` with its defaults."""
+    """Run `publisher run` with its defaults."""
     configuration = {
         "name": f"bench-{job.number}",
         "source": {"region": "eu", "bootstrap_servers": job.source, "topics": [job.topic]},
@@ -71,10 +71,10 @@ def relay(job: Job) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def mirror_maker(job: Job) -> Iterator[Running]:
-    """MirrorMaker 2, tuned, with exactly-once on. New names of the clusters are a new beginning."""
-    here, there = f"eu{job.number}", f"us{job.number}"
+    """Run MirrorMaker 2, tuned, with exactly-once. New names of the clusters make it start without offsets."""
+    source, destination = f"eu{job.number}", f"us{job.number}"
     path = job.folder / f"mirror-maker-{job.number}.properties"
-    path.write_text("".join(f"{key} = {value}\n" for key, value in mirror_maker_properties(job, here, there).items()))
+    path.write_text("".join(f"{key} = {value}\n" for key, value in mirror_maker_properties(job, source, destination).items()))
     logging = path.with_suffix(".log4j2.properties")
     logging.write_text(LOGGING)
     jars = os.pathsep.join(map(str, classpath(jars=mirror_maker_jars())))
@@ -86,39 +86,46 @@ def mirror_maker(job: Job) -> Iterator[Running]:
 ENGINES = {"relay": relay, "MirrorMaker 2": mirror_maker}
 
 
-def mirror_maker_properties(job: Job, here: str, there: str) -> dict[str, str]:
-    """Tuned for throughput: large polls, fetches and batches; what copies no records is off."""
-    once = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage", "config.storage")
-    off = ("emit.checkpoints", "emit.heartbeats", "sync.group.offsets", "sync.topic.acls")
-    way = f"{here}->{there}"
+def mirror_maker_properties(job: Job, source: str, destination: str) -> dict[str, str]:
+    """Return settings for throughput: large polls, fetches and batches, and nothing but the copy of records."""
+    unreplicated = (
+        "checkpoints.topic",
+        "heartbeats.topic",
+        "offset-syncs.topic",
+        "offset.storage",
+        "status.storage",
+        "config.storage",
+    )
+    disabled = ("emit.checkpoints", "emit.heartbeats", "sync.group.offsets", "sync.topic.acls")
+    way = f"{source}->{destination}"
     return {
-        "clusters": f"{here}, {there}",
-        f"{here}.bootstrap.servers": job.source,
-        f"{there}.bootstrap.servers": job.destination,
+        "clusters": f"{source}, {destination}",
+        f"{source}.bootstrap.servers": job.source,
+        f"{destination}.bootstrap.servers": job.destination,
         f"{way}.enabled": "true",
-        f"{there}->{here}.enabled": "false",
+        f"{destination}->{source}.enabled": "false",
         f"{way}.topics": job.topic,
         "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "replication.factor": "1",
-        **{f"{name}.replication.factor": "1" for name in once},
-        **{f"{name}.enabled": "false" for name in off},
+        **{f"{name}.replication.factor": "1" for name in unreplicated},
+        **{f"{name}.enabled": "false" for name in disabled},
         "exactly.once.source.support": "enabled",
         "dedicated.mode.enable.internal.rest": "true",
         "listeners": "http://127.0.0.1:0",
         "offset-syncs.topic.location": "target",
         "tasks.max": "2",
-        f"{here}.consumer.isolation.level": "read_committed",
-        f"{here}.consumer.max.poll.records": "10000",
-        f"{here}.consumer.max.partition.fetch.bytes": "4194304",
-        f"{here}.consumer.receive.buffer.bytes": "-1",
-        f"{there}.producer.batch.size": "524288",
-        f"{there}.producer.linger.ms": "5",
-        f"{there}.producer.compression.type": "lz4",
+        f"{source}.consumer.isolation.level": "read_committed",
+        f"{source}.consumer.max.poll.records": "10000",
+        f"{source}.consumer.max.partition.fetch.bytes": "4194304",
+        f"{source}.consumer.receive.buffer.bytes": "-1",
+        f"{destination}.producer.batch.size": "524288",
+        f"{destination}.producer.linger.ms": "5",
+        f"{destination}.producer.compression.type": "lz4",
     }
 
 
 def mirror_maker_jars() -> tuple[Jar, ...]:
-    """Those of MirrorMaker 2, as pinned, and what a broker brings for logging."""
+    """Return the pinned jars of MirrorMaker 2, and the other jars of the embedded broker."""
     pinned = jar_list(JARS.read_text())
     return (*pinned, *(jar for jar in jar_list() if (jar.group, jar.artifact) not in {(p.group, p.artifact) for p in pinned}))
 

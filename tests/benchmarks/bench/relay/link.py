@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.bench.relay.link ROUND_TRIP_MS
 
-Makes a namespace, a TUN device in each, and carries packets between them, each delayed by half the round trip (`tc netem` is
-not in every kernel). Says `ready`, then heeds `cut` and `heal` on stdin, and ends with it. Needs root. `Link` runs that as a
-process.
+Creates a namespace and a TUN device in each, and forwards packets between them, each delayed by half the round trip (`tc netem`
+is not in every kernel). Prints `ready`, then obeys `cut` and `heal` on stdin, and ends with it. Needs root. `Link` runs this
+module as a process.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ NEAR, FAR = "10.213.77.1", "10.213.77.2"
 TUN = Path("/dev/net/tun")
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 CLONE_NEWNET = 0x40000000
-MTU = 9_000  # bytes: fewer packets for the process that carries them
+MTU = 9_000  # bytes: fewer packets for the process that forwards them
 QUEUE = 10_000  # packets that wait in a device
 READ_AT_ONCE = 64
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def missing() -> str:
-    """What a link needs and this machine lacks; empty where one can be made."""
+    """Return the missing requirement of a link, or an empty string."""
     if os.geteuid() != 0:
         return "needs root, to make a network namespace"
     if not TUN.exists():
@@ -42,7 +42,7 @@ def missing() -> str:
 
 
 class Link:
-    """A running link; `inside` is the far side."""
+    """A running link; `inside` enters the far side."""
 
     def __init__(self, round_trip_ms: float) -> None:
         command = [sys.executable, "-m", "tests.benchmarks.bench.relay.link", str(round_trip_ms)]
@@ -53,25 +53,25 @@ class Link:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Processes, threads and sockets that are made within belong to the far side; for this thread only."""
-        here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        there = os.open(f"/proc/{self._process.pid}/ns/net", os.O_RDONLY)
+        """Create processes, threads and sockets of this block on the far side; for this thread only."""
+        near_namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        far_namespace = os.open(f"/proc/{self._process.pid}/ns/net", os.O_RDONLY)
         try:
-            _call(libc.setns(there, CLONE_NEWNET))
+            _call(libc.setns(far_namespace, CLONE_NEWNET))
             yield
         finally:
-            _call(libc.setns(here, CLONE_NEWNET))
-            os.close(here)
-            os.close(there)
+            _call(libc.setns(near_namespace, CLONE_NEWNET))
+            os.close(near_namespace)
+            os.close(far_namespace)
 
     def cut(self) -> None:
-        self._tell("cut")
+        self._send("cut")
 
     def heal(self) -> None:
-        self._tell("heal")
+        self._send("heal")
 
     def close(self) -> None:
-        """End it; devices and namespace go with the process."""
+        """End the process, which removes devices and namespace."""
         self._process.communicate()
 
     def __enter__(self) -> Self:
@@ -80,9 +80,9 @@ class Link:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _tell(self, what: str) -> None:
+    def _send(self, command: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(what + "\n")
+        self._process.stdin.write(command + "\n")
 
 
 def main() -> None:
@@ -96,17 +96,17 @@ def main() -> None:
 
 
 def _device(address: str) -> int:
-    """A TUN device of this namespace that is up, with one end of the link's addresses."""
+    """Create a TUN device in this namespace with one of the link's addresses, and set it up."""
     device = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
-    told = fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"far-link%d", IFF_TUN | IFF_NO_PI))
-    name = told[:16].rstrip(b"\0").decode()
+    reply = fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"far-link%d", IFF_TUN | IFF_NO_PI))
+    name = reply[:16].rstrip(b"\0").decode()
     subprocess.run(["ip", "address", "add", f"{address}/30", "dev", name], check=True)
     subprocess.run(["ip", "link", "set", name, "mtu", str(MTU), "txqueuelen", str(QUEUE), "up"], check=True)
     return device
 
 
 def _carry(ways: dict[int, int], delay: float) -> None:
-    """Until stdin ends. Both ways have one delay, so one queue is in order."""
+    """Forward packets until stdin ends. Both directions have the same delay, so that one queue is in order."""
     waiting: deque[tuple[float, int, bytes]] = deque()
     passing = True
     while True:
@@ -122,18 +122,18 @@ def _carry(ways: dict[int, int], delay: float) -> None:
             with contextlib.suppress(OSError):  # a full queue drops, as links do
                 os.write(device, packet)
         if sys.stdin in readable:
-            if not (told := sys.stdin.readline()):
+            if not (line := sys.stdin.readline()):
                 return
-            passing = told.strip() == "heal"
+            passing = line.strip() == "heal"
             waiting.clear()
 
 
 def _packets(device: int) -> list[bytes]:
-    found = []
+    packets = []
     with contextlib.suppress(BlockingIOError):
         for _ in range(READ_AT_ONCE):
-            found.append(os.read(device, MTU))
-    return found
+            packets.append(os.read(device, MTU))
+    return packets
 
 
 def _call(answer: int) -> None:

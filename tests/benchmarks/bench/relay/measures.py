@@ -1,4 +1,4 @@
-"""What is measured of an engine: a drain, latency at a steady rate, and the time to copy again after the source was away."""
+"""The measurements of an engine: a drain, the latency at a steady rate, and the time to resume after a source outage."""
 
 import threading
 import time
@@ -15,11 +15,11 @@ from tests.support.waiting import until
 Engine = Callable[[Job], AbstractContextManager[Running]]
 TICK_SECONDS = 0.005
 BACK_SECONDS = 120.0
-WARM_SECONDS = 15.0  # a broker compiles what it is asked often, and this is not what the drains asked of it
+WARM_SECONDS = 15.0  # the broker's JVM compiles code for these requests, which the drains do not send
 
 
 class Steady(threading.Thread):
-    """Writes at a steady rate until `finish`; each value begins with when it was written (monotonic ns)."""
+    """Writes at a steady rate until `finish`; each value starts with its write time (monotonic ns)."""
 
     def __init__(self, stage: Stage, topic: str, rate: float) -> None:
         super().__init__(name="steady", daemon=True)
@@ -49,12 +49,12 @@ class Steady(threading.Thread):
     def finish(self) -> None:
         self._enough.set()
         self.join()
-        if left := self._producer.flush(60):
-            raise RuntimeError(f"{left} records could not be written")
+        if unwritten := self._producer.flush(60):
+            raise RuntimeError(f"{unwritten} records could not be written")
 
 
 class Arrivals(threading.Thread):
-    """Reads committed records from now on, and notes how old each is, until `finish`."""
+    """Reads committed records from now on, and records the age of each, until `finish`."""
 
     def __init__(self, servers: str, topic: str) -> None:
         super().__init__(name="arrivals", daemon=True)
@@ -86,14 +86,14 @@ class Arrivals(threading.Thread):
 
 
 def drain(stage: Stage, engine: Engine, topic: str, records: int) -> dict[str, float]:
-    """Everything is at the source before the start. Rate: from the first readable record to the last."""
+    """Measure a copy of a full topic. The rate is that from the first readable record to the last."""
     job = stage.job(topic)
     began = time.monotonic()
     with engine(job) as running:
         times = stage.follow(topic, records, running, began)
         used, peak = running.cpu_seconds, running.peak_mb
-    if (found := stage.count(topic)) != records:
-        raise RuntimeError(f"{found} records at the destination, not {records}")
+    if (count := stage.count(topic)) != records:
+        raise RuntimeError(f"{count} records at the destination, not {records}")
     return {
         "first_record_s": times["first"],
         "drain_per_s": records / max(1e-9, times["last"] - times["first"]),
@@ -103,19 +103,19 @@ def drain(stage: Stage, engine: Engine, topic: str, records: int) -> dict[str, f
 
 
 def paced(stage: Stage, engine: Engine, rate: float, seconds: float) -> dict[str, float]:
-    """What the copy adds to latency: the medians (and 99th percentiles) at both ends, in ms, and their difference."""
+    """Measure the latency that the copy adds: medians and 99th percentiles at both ends in ms, and their difference."""
     topic = _live_topic(stage)
     job = stage.job(topic)
     with Steady(stage, topic, rate) as load, engine(job) as running:
         _copying(stage, running, topic)
         time.sleep(min(WARM_SECONDS, seconds))
         with stage.at_source():
-            here = Arrivals(stage.source_nearby, topic)
-        there = Arrivals(stage.destination, topic)
-        for reader in (here, there):
+            source_reader = Arrivals(stage.source_nearby, topic)
+        destination_reader = Arrivals(stage.destination, topic)
+        for reader in (source_reader, destination_reader):
             reader.start()
         time.sleep(seconds)
-        ages = [reader.finish() for reader in (here, there)]
+        ages = [reader.finish() for reader in (source_reader, destination_reader)]
         load.finish()
     return {
         "p50_added_ms": ages[1]["p50"] - ages[0]["p50"],
@@ -123,15 +123,15 @@ def paced(stage: Stage, engine: Engine, rate: float, seconds: float) -> dict[str
     }
 
 
-def back(stage: Stage, engine: Engine, rate: float, away_seconds: float) -> dict[str, float]:
-    """The link is cut and healed under load: seconds from the healing to the next copy."""
+def back(stage: Stage, engine: Engine, rate: float, outage_seconds: float) -> dict[str, float]:
+    """Cut and heal the link under load; return the seconds from the healing to the next copy."""
     assert stage.link is not None
     topic = _live_topic(stage)
     job = stage.job(topic)
     with Steady(stage, topic, rate) as load, engine(job) as running:
         _copying(stage, running, topic)
         stage.link.cut()
-        time.sleep(away_seconds)
+        time.sleep(outage_seconds)
         before = stage.readable(topic)
         stage.link.heal()
         healed = time.monotonic()
@@ -144,8 +144,8 @@ def back(stage: Stage, engine: Engine, rate: float, away_seconds: float) -> dict
         seconds = time.monotonic() - healed
         load.finish()
         stage.follow(topic, load.written, running, healed)
-    if (found := stage.count(topic)) != load.written:
-        raise RuntimeError(f"{found} records at the destination, not {load.written}")
+    if (count := stage.count(topic)) != load.written:
+        raise RuntimeError(f"{count} records at the destination, not {load.written}")
     return {"back_s": seconds}
 
 
@@ -158,4 +158,4 @@ def _live_topic(stage: Stage) -> str:
 def _copying(stage: Stage, running: Running, topic: str) -> None:
     until(lambda: running.ended or stage.readable(topic) > 0, "the first copy", START_SECONDS, LOOK_SECONDS)
     if running.ended:
-        raise RuntimeError(f"it ended: {running.told}")
+        raise RuntimeError(f"it ended: {running.log_tail}")

@@ -1,4 +1,4 @@
-"""Two real clusters, the source near or at the far end of a link; topics filled, copies counted as they become readable."""
+"""Two real clusters, the source local or at the far end of a link, with filled topics and counts of readable copies."""
 
 import contextlib
 import tempfile
@@ -21,23 +21,23 @@ from tests.support.waiting import until
 PARTITIONS = 8
 VALUE_BYTES = 200
 WAIT_SECONDS = 60.0
-START_SECONDS = 180.0  # for the first copy, on a machine that has other work too
+START_SECONDS = 180.0  # for the first copy, on a busy machine
 LOOK_SECONDS = 0.02
-REST_SECONDS = 2.0  # nothing more came for so long: all there is
+REST_SECONDS = 2.0  # a copy is complete after this time without a new record
 NOT_YET = ABSENT | ANSWERED_LATER | {KafkaError._NOENT: "the client does not know it"}
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Stage:
-    """Both clusters. With a `link` the source's broker runs at its far end, and is reached there by `source`."""
+    """Both clusters. With a `link`, the source's broker runs at its far end, with the address `source`."""
 
     def __init__(self, link: Link | None) -> None:
         self.link = link
         self._exits = contextlib.ExitStack()
         self.folder = Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="scorestream-bench-relay-")))
         self._jobs = 0
-        self._made: set[str] = set()
+        self._existing_topics: set[str] = set()
         port, _ = free_ports()
         self._far_port = port
 
@@ -57,15 +57,15 @@ class Stage:
 
     @contextlib.contextmanager
     def at_source(self) -> Iterator[None]:
-        """Clients that are made within are near the source."""
+        """Create the clients of this block at the source's end."""
         with self.link.inside() if self.link else contextlib.nullcontext():
             yield
 
     def job(self, topic: str) -> Job:
-        """A new copy of a topic; what an earlier one left at the destination goes."""
+        """Return a new copy of a topic; delete the topic of an earlier one at the destination."""
         if topic in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
             self._admin.delete_topics([topic])[topic].result()
-            self._made.discard(topic)
+            self._existing_topics.discard(topic)
             until(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
         self._jobs += 1
         return Job(self._jobs, self.source, self.destination, topic, self.folder)
@@ -82,7 +82,7 @@ class Stage:
             )
 
     def fill(self, topic: str, records: int) -> None:
-        """Records of 200 bytes with two headers, over all partitions."""
+        """Write records of 200 bytes with two headers to all partitions."""
         self.create(topic)
         producer = self.producer(**{"linger.ms": 50, "batch.num.messages": 10_000, "enable.idempotence": True})
         headers: list[tuple[str, str | bytes | None]] = [("decision", b"late"), ("model", b"flight-delay")]
@@ -97,53 +97,54 @@ class Stage:
                     producer.poll(0.1)
                 else:
                     break
-        if left := producer.flush(WAIT_SECONDS):
-            raise RuntimeError(f"{left} records could not be written")
+        if unwritten := producer.flush(WAIT_SECONDS):
+            raise RuntimeError(f"{unwritten} records could not be written")
 
     def readable(self, topic: str) -> int:
-        """Offsets at the destination that readers of committed records can pass: records, and markers of transactions. 0 while
-        the topic is being made: until then only its name is asked for, since the client remembers that offsets were not there.
+        """Return the sum of the stable offsets at the destination, which count records and markers of transactions.
+
+        It is 0 until the topic exists: only its name is requested before, because the client caches missing offsets.
         """
-        if topic not in self._made:
+        if topic not in self._existing_topics:
             if topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
                 return 0
-            self._made.add(topic)
-        asked = self._admin.list_offsets(
+            self._existing_topics.add(topic)
+        futures = self._admin.list_offsets(
             {TopicPartition(topic, number): LATEST for number in range(PARTITIONS)},
             isolation_level=IsolationLevel.READ_COMMITTED,
         )
         try:
-            return sum(max(0, answer.result().offset) for answer in asked.values())
+            return sum(max(0, answer.result().offset) for answer in futures.values())
         except KafkaException as error:
             if error.args[0].code() in NOT_YET:
-                self._made.discard(topic)
+                self._existing_topics.discard(topic)
                 return 0
             raise
 
     def follow(self, topic: str, records: int, running: Running, began: float) -> Mapping[str, float]:
-        """Seconds from `began` to the first record that can be read and to the last one."""
+        """Return the seconds from `began` to the first readable record and to the last one."""
         first = last = 0.0
-        seen, deadline = 0, time.monotonic() + START_SECONDS + records / 2_000
-        while seen < records or time.monotonic() - last < REST_SECONDS:
+        readable, deadline = 0, time.monotonic() + START_SECONDS + records / 2_000
+        while readable < records or time.monotonic() - last < REST_SECONDS:
             now = time.monotonic()
             if running.ended or now > deadline:
-                raise RuntimeError(f"{seen} of {records} records came: {running.told}")
-            if (there := self.readable(topic)) > seen:
-                seen, last, first = there, now, first or now
+                raise RuntimeError(f"{readable} of {records} records came: {running.log_tail}")
+            if (now_readable := self.readable(topic)) > readable:
+                readable, last, first = now_readable, now, first or now
             time.sleep(LOOK_SECONDS)
         return {"first": first - began, "last": last - began}
 
     def count(self, topic: str) -> int:
-        """Records that readers of committed records see at the destination."""
+        """Count the committed records at the destination."""
         return sum(1 for _ in auditor.read(self.destination, topic))
 
     def _far_listener(self, ports: tuple[int, int]) -> Mapping[str, str]:
-        """A second listener, at the link; buffers that TCP itself sizes, as far links want them."""
+        """Return the settings of a second listener on the link, with socket buffers sized by TCP for its long round trip."""
         link = f"FAR://{FAR}:{self._far_port}"
-        here, control = f"PLAINTEXT://{HOST}:{ports[0]}", f"CONTROLLER://{HOST}:{ports[1]}"
+        near, control = f"PLAINTEXT://{HOST}:{ports[0]}", f"CONTROLLER://{HOST}:{ports[1]}"
         return {
-            "listeners": f"{here},{link},{control}",
-            "advertised.listeners": f"{here},{link}",
+            "listeners": f"{near},{link},{control}",
+            "advertised.listeners": f"{near},{link}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "socket.send.buffer.bytes": "-1",

@@ -1,1 +1,1 @@
-"""Kafka Streams with a GlobalKTable and ONNX Runtime, measured beside the scorer."""
+"""Kafka Streams with a GlobalKTable and ONNX Runtime, as a peer of the scorer."""

@@ -1,6 +1,6 @@
 """Kafka Streams as a peer of the joined drain: a GlobalKTable join and ONNX Runtime, exactly once, on the scorer's core.
 
-`StreamsPeer.java` is the program. A JDK compiles it when it is needed; its jars are those of `streams_jars.txt`.
+`StreamsPeer.java` is the program. A JDK compiles it before a measurement; its jars are those of `streams_jars.txt`.
 """
 
 import contextlib
@@ -63,9 +63,9 @@ def compile_peer(folder: Path) -> list[str]:
     jars = [str(path) for path in classpath(jars=peer_jars())]
     folder.mkdir(parents=True, exist_ok=True)
     command = [compiler, "-d", str(folder), "-cp", os.pathsep.join(jars), str(SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{SOURCE.name} does not compile: {done.stderr}")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RuntimeError(f"{SOURCE.name} does not compile: {completed.stderr}")
     java = Path(compiler).with_name("java")
     return [str(java), f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-cp", os.pathsep.join([str(folder), *jars])]
 

@@ -1,8 +1,8 @@
-"""scorestream as a system under test: packages the workload's model, writes a configuration, becomes `scorer run`.
+"""scorestream as a system under test: package the workload's model, write a configuration, and run `scorer run`.
 
-The contract is an environment: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn), MODE
-(eos or alo), and PROFILE, where peers favour latency: `latency` sets the target LATENCY_MS. The configuration differs from the
-defaults only in these; score records carry their full provenance.
+The harness sets environment variables: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn),
+MODE (eos or alo), and PROFILE for measurements of latency: `latency` sets the target LATENCY_MS. The configuration differs from
+the defaults only in these; score records have their full provenance.
 
     python -m tests.benchmarks.bench.sut
 """
@@ -22,7 +22,7 @@ FIELDS: dict[str, list[object]] = {
     "tab30": [f"f{k}" for k in range(30)],
     "ffnn": [{"name": "x", "array": True, "length": 784}],
 }
-"""The fields of the one input."""
+"""The fields of the only input, by workload."""
 
 LATENCY_MS = 5
 DELIVERY = {"eos": "exactly-once", "alo": "at-least-once"}
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def prepare(folder: Path) -> None:
-    """A registry with the model, and the configuration, the topics."""
+    """Create a registry with the model, the configuration and the topics."""
     environment = os.environ
     workload, group = environment["WORKLOAD"], environment["GROUP"]
     package = folder / "package"
