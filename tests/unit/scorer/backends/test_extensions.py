@@ -68,10 +68,10 @@ def test_push_runs_its_golden_examples_and_notes_its_domain(tmp_path: Path) -> N
 
 
 def test_a_domain_that_is_not_allowed_is_refused_though_the_library_is_there(tmp_path: Path) -> None:
-    said = "uses the operator 'StringLower' of domain 'ai.onnx.contrib', which is not allowed"
-    with pytest.raises(Refused, match=said):
+    message = "uses the operator 'StringLower' of domain 'ai.onnx.contrib', which is not allowed"
+    with pytest.raises(Refused, match=message):
         prepare(classifier(tmp_path))
-    with pytest.raises(ModelRefused, match=said):
+    with pytest.raises(ModelRefused, match=message):
         select.backend_for(ModelSettings(source="oci:.")).open(read(tmp_path / "words"))
 
 
@@ -82,9 +82,9 @@ def test_a_version_is_refused_by_name_where_the_library_is_missing(tmp_path: Pat
         lambda: prepare(folder, op_domains=DOMAINS),
         lambda: select.backend_for(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder)),
     ):
-        with pytest.raises((Refused, ModelRefused)) as caught:
+        with pytest.raises((Refused, ModelRefused)) as refused:
             refuse()
-        assert str(caught.value) == f"{MISSING}{install_command('extensions')}"
+        assert str(refused.value) == f"{MISSING}{install_command('extensions')}"
 
 
 def test_the_library_is_loaded_for_models_that_need_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ TEXTS = arrays.arrays(object, SHAPES, elements=st.text(max_size=5))
 ARRAYS = st.sampled_from(NUMBERS).flatmap(lambda name: arrays.arrays(name, SHAPES)) | TEXTS
 
 
-def there_and_back(tensor: Any) -> list[Any]:
+def encode_and_decode(tensor: Any) -> list[Any]:
     proto = tf_codec.M["TensorProto"]()
     tf_codec.encode(tensor, proto)
     parsed = tf_codec.M["TensorProto"].FromString(proto.SerializeToString())
@@ -27,12 +27,12 @@ def there_and_back(tensor: Any) -> list[Any]:
 
 @given(ARRAYS)
 def test_arrays_come_back_as_they_were(tensor: Any) -> None:
-    for found in there_and_back(tensor):
-        assert found.dtype == tensor.dtype
-        assert found.shape == tensor.shape
-        assert found.tolist() == tensor.tolist() or tensor.dtype.kind == "f"
+    for decoded in encode_and_decode(tensor):
+        assert decoded.dtype == tensor.dtype
+        assert decoded.shape == tensor.shape
+        assert decoded.tolist() == tensor.tolist() or tensor.dtype.kind == "f"
         if tensor.dtype.kind == "f":
-            np.testing.assert_array_equal(found, tensor)
+            np.testing.assert_array_equal(decoded, tensor)
 
 
 def four(**fields: Any) -> Any:

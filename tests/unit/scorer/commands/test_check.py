@@ -38,11 +38,11 @@ def test_only_missing_topics_have_the_hint_that_they_can_be_created() -> None:
     described[settings.dead_letter.topic] = DescribedTopic(settings.dead_letter.topic, 3, 3_000_000)
     described["customers.features"] = DescribedTopic("customers.features", 4, 1_000_000)
     del described[settings.output.topic]
-    missing, unfit, _ = check._topics(settings, described, frozenset(), [])
+    missing, mismatched, _ = check._topics(settings, described, frozenset(), [])
     assert (missing.ok, missing.detail) == (False, f"topic {settings.output.topic} does not exist")
     assert missing.hint == "--create creates missing topics"
-    assert (unfit.ok, unfit.hint) == (False, "")
-    assert unfit.detail.endswith("use the same number for both, or set tables.customers.scope to all")
+    assert (mismatched.ok, mismatched.hint) == (False, "")
+    assert mismatched.detail.endswith("use the same number for both, or set tables.customers.scope to all")
 
 
 @pytest.mark.parametrize(

@@ -35,30 +35,30 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.owners = [A, B, C, ""]
         self.living = {member(A): A, member(B): B}
-        self.away: set[str] = set()
-        self.asked: list[int] = []
+        self.unavailable: set[str] = set()
+        self.requested: list[int] = []
         self.fenced: list[list[str]] = []
         admin = create_autospec(AdminClient, instance=True)
-        admin.list_topics.side_effect = lambda name, **_: self._told("topics", name)
+        admin.list_topics.side_effect = lambda name, **_: self._respond("topics", name)
         monkeypatch.setattr(fence_dead_owners, "GroupReader", lambda *_, **__: self)
-        monkeypatch.setattr(fence_dead_owners, "client_ids_by_member", lambda *_: self._told("members"))
+        monkeypatch.setattr(fence_dead_owners, "client_ids_by_member", lambda *_: self._respond("members"))
         monkeypatch.setattr(fence_dead_owners, "fence", lambda _, prefixes, __: self.fenced.append(list(prefixes)))
         monkeypatch.setattr(clients, "admin", lambda *_: admin)
 
     def committed(self, places: Any, _: float, *, allow_partial: bool) -> list[TopicPartition]:
         assert allow_partial, "one partition that cannot be told must not hide the others"
-        self.asked = [number for _, number in places]
-        self._told("offsets")
-        marks = {n: OffsetMetadata(self.owners[n], member=member(self.owners[n])) for n in self.asked}
+        self.requested = [number for _, number in places]
+        self._respond("offsets")
+        marks = {n: OffsetMetadata(self.owners[n], member=member(self.owners[n])) for n in self.requested}
         return [TopicPartition(TOPIC, n, 5, mark.encode()) for n, mark in marks.items()]
 
     def close(self) -> None: ...
 
-    def _told(self, what: str, name: str = "") -> Any:
-        if what in self.away:
+    def _respond(self, request: str, name: str = "") -> Any:
+        if request in self.unavailable:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         partitions = dict.fromkeys(range(len(PARTITIONS)))
-        return self.living if what == "members" else SimpleNamespace(topics={name: SimpleNamespace(partitions=partitions)})
+        return self.living if request == "members" else SimpleNamespace(topics={name: SimpleNamespace(partitions=partitions)})
 
 
 @pytest.fixture
@@ -90,19 +90,19 @@ def test_an_owner_that_has_joined_again_is_not_fenced_and_its_earlier_member_id_
 
 def test_nobody_is_fenced_where_all_have_left_in_good_order(cluster: Cluster) -> None:
     cluster.owners = [A, "", "", ""]
-    cluster.away = {"members"}
+    cluster.unavailable = {"members"}
     assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners(), "the members are not asked for"
     assert cluster.fenced == [[]]
 
 
-@pytest.mark.parametrize("what", ["offsets", "members"])
-def test_where_the_last_owners_are_not_known_nobody_is_fenced(cluster: Cluster, what: str) -> None:
-    cluster.away = {what}
+@pytest.mark.parametrize("failing_request", ["offsets", "members"])
+def test_where_the_last_owners_are_not_known_nobody_is_fenced(cluster: Cluster, failing_request: str) -> None:
+    cluster.unavailable = {failing_request}
     assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners()
     assert cluster.fenced == []
 
 
-def waited(between: Callable[[], object] = lambda: None) -> list[str]:
+def wait_through_checks(between: Callable[[], object] = lambda: None) -> list[str]:
     """Wait through three checks of the context, with an action in between. Returns the owner's own checks."""
     calls: list[str] = []
 
@@ -119,9 +119,9 @@ def test_each_of_the_dead_is_fenced_once_while_the_transactions_of_others_are_wa
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fence_dead_owners, "CHECK_SECONDS", 0.0)
-    calls = waited(lambda: cluster.living.pop(member(B), None))
+    calls = wait_through_checks(lambda: cluster.living.pop(member(B), None))
     assert calls == ["waiting"] * 3
-    assert cluster.asked == [0, 1, 2, 3], "all partitions of the input"
+    assert cluster.requested == [0, 1, 2, 3], "all partitions of the input"
     assert cluster.fenced == [prefix(C), prefix(B), []]
 
 
@@ -129,8 +129,8 @@ def test_the_looks_are_a_while_apart_and_go_on_where_no_broker_tells_the_partiti
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fence_dead_owners, "CHECK_SECONDS", 3_600.0)
-    assert waited() == ["waiting"] * 3
+    assert wait_through_checks() == ["waiting"] * 3
     assert cluster.fenced == [prefix(C)]
-    cluster.away = {"topics"}
-    assert waited() == ["waiting"] * 3
-    assert (cluster.asked, cluster.fenced[1:]) == ([], [[]])
+    cluster.unavailable = {"topics"}
+    assert wait_through_checks() == ["waiting"] * 3
+    assert (cluster.requested, cluster.fenced[1:]) == ([], [[]])

@@ -32,7 +32,7 @@ def suspects(*answers: Answer) -> SandboxedInputPartitions:
     return SandboxedInputPartitions(Sandboxed(lambda _: child), "scoring.a")
 
 
-def beginning(partition: int, owner: str, member: str = "") -> StartPosition:
+def start_position(partition: int, owner: str, member: str = "") -> StartPosition:
     mark = OffsetMetadata(owner, member=member)
     return StartPosition("position", TopicPartition("flights", partition, 10 + partition), mark)
 
@@ -42,35 +42,35 @@ def rows(*offsets: int) -> Records:
 
 
 def test_partitions_of_dead_owners_are_suspects() -> None:
-    begun = [beginning(0, "scoring.dead"), beginning(1, "scoring.b"), beginning(2, "")]
-    assert suspects().suspects_among(begun, DeadOwners(frozenset({"scoring.dead"})), "m") == {("flights", 0): 10}
+    start_positions = [start_position(0, "scoring.dead"), start_position(1, "scoring.b"), start_position(2, "")]
+    assert suspects().suspects_among(start_positions, DeadOwners(frozenset({"scoring.dead"})), "m") == {("flights", 0): 10}
 
 
 def test_a_partition_of_a_scorer_that_died_and_has_joined_again_is_a_suspect() -> None:
-    begun = [beginning(0, "scoring.b", "before"), beginning(1, "scoring.b", "now")]
-    assert suspects().suspects_among(begun, DeadOwners(members=frozenset({"before"})), "m") == {("flights", 0): 10}
+    start_positions = [start_position(0, "scoring.b", "before"), start_position(1, "scoring.b", "now")]
+    assert suspects().suspects_among(start_positions, DeadOwners(members=frozenset({"before"})), "m") == {("flights", 0): 10}
 
 
 def test_those_of_an_earlier_process_of_this_name_are_suspects_until_they_are_claimed() -> None:
-    found = suspects()
-    before = [beginning(0, "scoring.a", "before")]
-    assert found.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
-    assert found.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
-    assert found.suspects_among([beginning(0, "scoring.a", "now")], DeadOwners(), "now") == {}
-    assert found.suspects_among([beginning(0, "scoring.a", "now")], DeadOwners(), "joined again") == {}
+    sandboxed = suspects()
+    before = [start_position(0, "scoring.a", "before")]
+    assert sandboxed.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
+    assert sandboxed.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
+    assert sandboxed.suspects_among([start_position(0, "scoring.a", "now")], DeadOwners(), "now") == {}
+    assert sandboxed.suspects_among([start_position(0, "scoring.a", "now")], DeadOwners(), "joined again") == {}
 
 
 def test_records_come_as_batches_within_the_limit() -> None:
-    found = suspects(rows(10, 11, 12))
-    found.add(PARTITION, 10)
-    batches = [found.take(lambda _: 2, lambda _: True, 0.0) for _ in range(2)]
+    sandboxed = suspects(rows(10, 11, 12))
+    sandboxed.add(PARTITION, 10)
+    batches = [sandboxed.take(lambda _: 2, lambda _: True, 0.0) for _ in range(2)]
     assert [batch.offsets if batch else None for batch in batches] == [[10, 11], [12]]
 
 
 def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
-    found = suspects(Unreadable(40, "gzip", 300, 31, "too large"))
-    found.add(PARTITION, 10)
-    batch = found.take(lambda _: 2, lambda _: True, 0.0)
+    sandboxed = suspects(Unreadable(40, "gzip", 300, 31, "too large"))
+    sandboxed.add(PARTITION, 10)
+    batch = sandboxed.take(lambda _: 2, lambda _: True, 0.0)
     assert batch is not None
     assert batch.reached == {PARTITION: 41}
     assert batch.unreadable[0].first == 10
@@ -78,12 +78,12 @@ def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
 
 
 def test_records_that_wait_are_forgotten_with_their_partition() -> None:
-    found = suspects(rows(10, 11))
-    found.add(PARTITION, 10)
-    assert found.take(lambda _: 1, lambda _: True, 0.0) is not None
-    found.forget([PARTITION])
-    assert not found
-    assert found.take(lambda _: 1, lambda _: True, 0.0) is None
+    sandboxed = suspects(rows(10, 11))
+    sandboxed.add(PARTITION, 10)
+    assert sandboxed.take(lambda _: 1, lambda _: True, 0.0) is not None
+    sandboxed.forget([PARTITION])
+    assert not sandboxed
+    assert sandboxed.take(lambda _: 1, lambda _: True, 0.0) is None
 
 
 def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_passed_it() -> None:

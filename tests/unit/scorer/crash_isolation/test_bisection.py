@@ -34,15 +34,15 @@ def bisect(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], 
     failing: set[int] = set()
     at = deaths = calls = 0
     while not bisection.is_over({PLACE: at}, 0.0):
-        taken = batch(at, min(bisection.limit, events - at))
+        next_batch = batch(at, min(bisection.limit, events - at))
         calls += 1
-        if deadly & set(taken.offsets) or calls in by_hand:
+        if deadly & set(next_batch.offsets) or calls in by_hand:
             deaths += 1
-            if not bisection.died(taken, 0.0):
+            if not bisection.died(next_batch, 0.0):
                 continue
-            failing |= set(taken.offsets)
-        bisection.record_scored(taken)
-        at += len(taken)
+            failing |= set(next_batch.offsets)
+        bisection.record_scored(next_batch)
+        at += len(next_batch)
     return failing, deaths
 
 
@@ -64,14 +64,14 @@ def test_a_bisection_ends_when_another_scorer_has_answered_or_no_process_has_die
     assert bisection.is_over({("flights", 1): 5}, 2.0)
 
 
-def whole_numbers(path: Path) -> None:
+def save_integer_cast(path: Path) -> None:
     io = models.tensor("x", TensorProto.INT64, "N", 1), models.tensor("y", TensorProto.FLOAT, "N", 1)
     models.save([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], [io[0]], [io[1]], path)
 
 
 def test_a_version_that_the_input_format_cannot_feed_is_refused(tmp_path: Path) -> None:
     inputs = [{"tensor": "x", "dtype": "int64", "fields": ["a"]}]
-    folder = models.package(tmp_path / "m", whole_numbers, {"inputs": inputs, "output": {"tensor": "y"}})
+    folder = models.package(tmp_path / "m", save_integer_cast, {"inputs": inputs, "output": {"tensor": "y"}})
     sandbox = SandboxProcess(settings_of("float32", id="header:ce_id"), Context())
     try:
         with pytest.raises(ModelRefused, match="supports floats only"):

@@ -125,16 +125,16 @@ def assert_plain(decoded: Decoded, signature: Signature, events: Sequence[Mappin
             np.testing.assert_array_equal(actual, np.array(expected, actual.dtype))
 
 
-def assert_same(first: Decoded, other: Decoded, count: int) -> None:
+def assert_same(first: Decoded, second: Decoded, count: int) -> None:
     """Assert that the first `count` events are decoded equally: values, ids, reasons, explanations."""
     decoded_count = sum(row < count for row in first.rows)
-    assert [row for row in first.rows if row < count] == [row for row in other.rows if row < count]
-    assert list(first.ids[:decoded_count]) == list(other.ids[:decoded_count])
-    assert first.tensors.keys() == other.tensors.keys()
+    assert [row for row in first.rows if row < count] == [row for row in second.rows if row < count]
+    assert list(first.ids[:decoded_count]) == list(second.ids[:decoded_count])
+    assert first.tensors.keys() == second.tensors.keys()
     for name, tensor in first.tensors.items():
-        assert tensor.dtype == other.tensors[name].dtype
-        np.testing.assert_array_equal(tensor[:decoded_count], other.tensors[name][:decoded_count])
-    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (first, other)]
+        assert tensor.dtype == second.tensors[name].dtype
+        np.testing.assert_array_equal(tensor[:decoded_count], second.tensors[name][:decoded_count])
+    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (first, second)]
     assert reasons[0] == reasons[1]
 
 
@@ -148,8 +148,8 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
         case "drop":
             return value[:at] + value[at + 1 :]
         case "insert":
-            more = draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"]))
-            return value[:at] + more + value[at:]
+            inserted = draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"]))
+            return value[:at] + inserted + value[at:]
         case "change":
             return value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
         case _:
@@ -158,13 +158,15 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
 
 def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Scanner:
     """One for numbers of these names."""
-    return scanner_for([NumberField(name, none) for name, none in zip(names, absent or [None] * len(names), strict=True)], "id")
+    return scanner_for(
+        [NumberField(name, default) for name, default in zip(names, absent or [None] * len(names), strict=True)], "id"
+    )
 
 
 def scanner_for(fields: Sequence[NumberField], id_name: str | None = None, *, bare: bool = False) -> Scanner:
-    actual = native_library().library
-    assert actual is not None
-    return Scanner(actual, fields, id_name, bare=bare)
+    library = native_library().library
+    assert library is not None
+    return Scanner(library, fields, id_name, bare=bare)
 
 
 def texts(values: Sequence[bytes | None]) -> ByteColumn:

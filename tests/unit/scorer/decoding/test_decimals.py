@@ -24,9 +24,9 @@ def unscaled(number: int) -> bytes:
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-30, 60))
-def test_a_decimal_is_the_nearest_number(whole: int, scale: int) -> None:
-    exact = Decimal(whole).scaleb(-scale) if scale < 0 else Decimal(f"{whole}e{-scale}")
-    converted = decimals.number(unscaled(whole), scale)
+def test_a_decimal_is_the_nearest_number(integer: int, scale: int) -> None:
+    exact = Decimal(integer).scaleb(-scale) if scale < 0 else Decimal(f"{integer}e{-scale}")
+    converted = decimals.number(unscaled(integer), scale)
     assert float(converted) == float(exact)
     assert isinstance(converted, int) == (exact == exact.to_integral_value())
 

@@ -33,7 +33,7 @@ from tests.unit.scorer.decoding.formats import (
 )
 from tests.unit.scorer.minimal import minimal
 
-GOOD = {"id": "1", "a": 1.0, "count": 2, "word": "w", "vector": [1, 2, 3.5]}
+VALID = {"id": "1", "a": 1.0, "count": 2, "word": "w", "vector": [1, 2, 3.5]}
 
 
 def decoder(max_bytes: int = 1_000) -> JsonDecoder:
@@ -41,7 +41,7 @@ def decoder(max_bytes: int = 1_000) -> JsonDecoder:
 
 
 def encode(**changes: Any) -> bytes:
-    return json.dumps({name: value for name, value in (GOOD | changes).items() if value is not ...}).encode()
+    return json.dumps({name: value for name, value in (VALID | changes).items() if value is not ...}).encode()
 
 
 def rows(decoded: Decoded) -> list[list[Any]]:
@@ -49,7 +49,7 @@ def rows(decoded: Decoded) -> list[list[Any]]:
     return [[column[row] for column in columns] for row in range(len(decoded.rows))]
 
 
-BAD: list[tuple[bytes | None, Reason]] = [
+INVALID: list[tuple[bytes | None, Reason]] = [
     (None, Reason.TOMBSTONE),
     (b"", Reason.MALFORMED),
     (b"{", Reason.MALFORMED),
@@ -78,7 +78,7 @@ BAD: list[tuple[bytes | None, Reason]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "reason"), BAD, ids=lambda v: v.value if isinstance(v, Reason) else None)
+@pytest.mark.parametrize(("value", "reason"), INVALID, ids=lambda v: v.value if isinstance(v, Reason) else None)
 def test_a_bad_event_is_named_and_its_neighbours_go_on(value: bytes | None, reason: Reason) -> None:
     decoded = decoder(6_000).decode([encode(id="left"), value, encode(id="right")])
     assert decoded.rows == [0, 2]
@@ -121,7 +121,7 @@ def test_nan_stands_for_missing_where_the_signature_knows_missing() -> None:
 FLAT = signature_of(("x", "float32", ["a", "b"]))
 
 
-BAD_ARRAYS: list[tuple[bytes | None, Reason]] = [
+INVALID_ARRAYS: list[tuple[bytes | None, Reason]] = [
     (None, Reason.TOMBSTONE),
     (b"[", Reason.MALFORMED),
     (b"1,2]", Reason.MALFORMED),
@@ -139,7 +139,7 @@ BAD_ARRAYS: list[tuple[bytes | None, Reason]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "reason"), BAD_ARRAYS, ids=lambda v: v.value if isinstance(v, Reason) else None)
+@pytest.mark.parametrize(("value", "reason"), INVALID_ARRAYS, ids=lambda v: v.value if isinstance(v, Reason) else None)
 def test_a_bad_array_is_named_and_its_neighbours_go_on(value: bytes | None, reason: Reason) -> None:
     decoded = JsonArrayDecoder(FLAT, 100).decode([b"[1, 2]", value, b"[3, 4]"])
     assert decoded.tensors["x"].tolist() == [[1, 2], [3, 4]]
@@ -214,8 +214,8 @@ def test_what_is_seldom_in_json_is_read_alike_on_both_paths(text: str) -> None:
         assert_same(decoder.decode([value]), decoder.decode([value, None]), 1)
 
 
-def row(*first: float) -> bytes:
-    return np.array([*first, *[0.5] * WIDTH], "<f4").tobytes()
+def row(*numbers: float) -> bytes:
+    return np.array([*numbers, *[0.5] * WIDTH], "<f4").tobytes()
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_rows_may_lie_in_any_order_and_with_gaps(values: list[bytes | None]) -> 
 
 @given(
     numbers=st.lists(st.integers(1, 9), min_size=1, max_size=4),
-    others=st.lists(st.sampled_from([b"", b"x" * 9, None]), max_size=1),
+    invalid=st.lists(st.sampled_from([b"", b"x" * 9, None]), max_size=1),
 )
-def test_binary_values_may_lie_in_any_order_and_with_gaps(numbers: list[int], others: list[bytes | None]) -> None:
-    values = [np.full(WIDTH, number, "<f8").tobytes() for number in numbers] + others
+def test_binary_values_may_lie_in_any_order_and_with_gaps(numbers: list[int], invalid: list[bytes | None]) -> None:
+    values = [np.full(WIDTH, number, "<f8").tobytes() for number in numbers] + invalid
     opaque = create_decoder(minimal(input={"topics": ["in"], "format": "bytes"}), OPAQUE)
     for column in (texts(values), scattered(values)):
         assert_same(opaque.decode(column), opaque.decode(values), len(values))

@@ -24,7 +24,7 @@ from tests.unit.scorer.decoding.formats import (
 )
 from tests.unit.scorer.decoding.schema_events import Encode, with_schema
 
-whole = st.fixed_dictionaries(
+complete_mixed_events = st.fixed_dictionaries(
     {
         **dict.fromkeys("abc", floats),
         "count": st.integers(-(2**31), 2**31 - 1),
@@ -55,7 +55,7 @@ class Case:
 @pytest.fixture(scope="module", params=[(format_, mixed) for format_ in ("avro", "protobuf") for mixed in (False, True)])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     format_, mixed = request.param
-    signature, events, usual = (MIXED, whole, USUAL_MIXED) if mixed else (NUMBERS, number_events, USUAL_NUMBERS)
+    signature, events, usual = (MIXED, complete_mixed_events, USUAL_MIXED) if mixed else (NUMBERS, number_events, USUAL_NUMBERS)
     encode, configuration = with_schema(format_, tmp_path_factory.mktemp("schemas"), mixed=mixed)
     fast, slow = SchemaDecoder(signature, configuration), SchemaDecoder(signature, configuration)
     for reader in slow._readers.values():

@@ -34,7 +34,7 @@ def test_arrays_of_another_length_are_another_shape_unless_lengths_are_open(row:
 
 
 @pytest.mark.parametrize(
-    ("ours", "shown", "message"),
+    ("score", "example", "message"),
     [
         ([0.5], 0.5, "score has to be a number"),
         (0.5, "cat", "score has to be a string"),
@@ -44,8 +44,8 @@ def test_arrays_of_another_length_are_another_shape_unless_lengths_are_open(row:
         ([[1.0], [1.0, 2.0]], [[1.0], [2.0]], "score[1] has to be an array of 1"),
     ],
 )
-def test_what_is_shaped_otherwise_is_told(ours: Any, shown: Any, message: str) -> None:
-    assert shape_difference(ours, shown, lengths=True) == message
+def test_what_is_shaped_otherwise_is_told(score: Any, example: Any, message: str) -> None:
+    assert shape_difference(score, example, lengths=True) == message
 
 
 @pytest.mark.parametrize("score", [float("nan"), [1.0, float("inf")], True, {"a": None}, [], {}, [0.0] * 10_001])

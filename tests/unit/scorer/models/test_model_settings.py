@@ -81,9 +81,9 @@ def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
     ],
 )
 def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: Path, tls: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message) as caught:
+    with pytest.raises(SettingsError, match=message) as raised:
         settings(files, {"server_tls": tls})
-    assert "model.server_tls" in str(caught.value)
+    assert "model.server_tls" in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
@@ -91,10 +91,10 @@ def test_a_similar_file_is_suggested_if_a_tls_file_does_not_exist(files: Path, n
     tls = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
     path = files / str(tls[name])
     missing = path.with_stem(f"{path.stem}-new")
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as raised:
         settings(files, {"server_tls": {**tls, name: missing.name}})
     reason = f"{name}: cannot read {missing}: No such file or directory; did you mean {str(path)!r}?"
-    assert reason in str(caught.value)
+    assert reason in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_a_similar_file_is_suggested_if_a_tls_file_does_not_exist(files: Path, n
     ],
 )
 def test_two_keys_that_name_one_topic_are_refused_by_name(tmp_path: Path, flag: str, keys: tuple[str, str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as raised:
         settings(tmp_path, {}, flag)
-    assert all(key in str(caught.value) for key in keys), caught.value
+    assert all(key in str(raised.value) for key in keys), raised.value

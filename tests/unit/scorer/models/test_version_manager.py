@@ -44,18 +44,18 @@ class Guard:
         self.endless: set[str] = set()
         self.deadly: set[str] = set()
         self.trying = threading.Event()
-        self.noted: list[str] = []
+        self.loaded_identities: list[str] = []
 
     def refusal(self, identity: str) -> str | None:
         return "processes died" if identity in self.deadly else None
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        self.noted.append(identity)
+        self.loaded_identities.append(identity)
         yield
 
     def attempt(self, loaded_package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        assert self.noted[-1] == identity, "a death in the trial counts, too"
+        assert self.loaded_identities[-1] == identity, "a death in the trial counts, too"
         if loaded_package.version in self.endless:
             self.trying.set()
             until(lambda: not is_wanted(), "a move of the channel")
@@ -119,10 +119,10 @@ def site(tmp_path: Path) -> Site:
 
 def complete_a_poll(site: Site) -> None:
     """Wait until a poll of the registry that began after this call has done all that it does."""
-    away = site.registry.with_name("away")
-    site.registry.rename(away)
+    renamed = site.registry.with_name("away")
+    site.registry.rename(renamed)
     until(lambda: site.outages.is_unavailable(MODEL_REGISTRY), "a poll that fails")
-    away.rename(site.registry)
+    renamed.rename(site.registry)
     until(lambda: not site.outages.is_unavailable(MODEL_REGISTRY), "the end of the next poll")
 
 
@@ -152,10 +152,10 @@ def test_the_revision_in_the_registry_is_unknown_while_the_registry_does_not_ans
         until(lambda: manager.registry_revision(60) == 2, "the revision of the refused version")
         assert version(manager) == ("1.0.0", 1)
         assert manager.registry_revision(-1) == math.inf, "no poll is so recent"
-        away = site.registry.with_name("away")
-        site.registry.rename(away)
+        renamed = site.registry.with_name("away")
+        site.registry.rename(renamed)
         until(lambda: manager.registry_revision(60) == math.inf, "a poll that fails")
-        away.rename(site.registry)
+        renamed.rename(site.registry)
         until(lambda: manager.registry_revision(60) == 2, "the next poll")
 
 
@@ -188,11 +188,11 @@ def test_a_start_follows_the_channel_while_a_version_is_tried(site: Site) -> Non
     site.guard.endless.add("2.0.0")
     site.promote("2.0.0")
 
-    def moved() -> None:
+    def promote_during_the_trial() -> None:
         assert site.guard.trying.wait(STEP_SECONDS)
         site.promote("3.0.0")
 
-    mover = threading.Thread(target=moved)
+    mover = threading.Thread(target=promote_during_the_trial)
     mover.start()
     with site.manager() as manager:
         assert version(manager) == ("3.0.0", 3)
@@ -270,15 +270,15 @@ def test_a_version_that_the_channel_no_longer_names_is_not_delayed(site: Site) -
 
 
 def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
-    away = site.registry.with_name("away")
+    renamed = site.registry.with_name("away")
     with site.manager() as manager:
-        site.registry.rename(away)
+        site.registry.rename(renamed)
         until(lambda: site.outages.is_unavailable(MODEL_REGISTRY), "the outage")
         assert site.outages.summary() is None
         assert version(manager) == ("1.0.0", 1)
-        away.rename(site.registry)
+        renamed.rename(site.registry)
         until(lambda: not site.outages.is_unavailable(MODEL_REGISTRY), "its end")
-    site.registry.rename(away)
+    site.registry.rename(renamed)
     with site.manager() as manager:
         assert version(manager) == ("1.0.0", 1)
 
@@ -286,15 +286,15 @@ def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
 def test_model_cache_that_cannot_be_written_is_an_outage_of_the_disk(site: Site) -> None:
     with site.manager() as manager:
         versions = site.registry.with_name("cache") / "versions"
-        aside = versions.with_name("aside")
-        versions.rename(aside)
+        renamed = versions.with_name("aside")
+        versions.rename(renamed)
         versions.write_text("a file in place of the folder")
         site.promote("2.0.0")
         until(lambda: site.outages.is_unavailable(DISK), "the outage")
         assert not site.outages.is_unavailable(MODEL_REGISTRY)
         assert version(manager) == ("1.0.0", 1)
         versions.unlink()
-        aside.rename(versions)
+        renamed.rename(versions)
         until(manager.serve_aspired, "the second version")
         until(lambda: not site.outages.is_unavailable(DISK), "its end")
 
@@ -349,8 +349,8 @@ def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say
             for servable, role in ((manager.champion, "champion"), (canary.servable, "canary")):
                 encoder = servable.encoder
                 assert (encoder.provenance["role"], encoder.provenance["arm"], encoder.revision) == (role, role, revision)
-            stand_in = manager.champion.in_place_of_canary("breaker").encoder
-            assert (stand_in.provenance["role"], stand_in.provenance["arm"], stand_in.revision) == (
+            fallback_encoder = manager.champion.in_place_of_canary("breaker").encoder
+            assert (fallback_encoder.provenance["role"], fallback_encoder.provenance["arm"], fallback_encoder.revision) == (
                 "champion",
                 "canary",
                 revision,
@@ -474,12 +474,12 @@ def test_a_canary_comes_back_with_the_revision_that_it_had(site: Site) -> None:
 
 def test_a_move_that_was_interrupted_is_no_state_to_go_back_to(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as interrupted:
-        real = LayoutStore.move_tags
+        move_tags = LayoutStore.move_tags
 
-        def entry_only(store: LayoutStore, to: Any, *, expect: Any) -> None:
-            real(store, {name: at for name, at in to.items() if name != "prod"}, expect=expect)
+        def move_history_tag_only(store: LayoutStore, to: Any, *, expect: Any) -> None:
+            move_tags(store, {name: at for name, at in to.items() if name != "prod"}, expect=expect)
 
-        interrupted.setattr(LayoutStore, "move_tags", entry_only)
+        interrupted.setattr(LayoutStore, "move_tags", move_history_tag_only)
         with contextlib.suppress(RegistryError):
             site.promote("2.0.0")
     site.fails["3.0.0"] = ModelRefused("wrong scores")
@@ -527,43 +527,43 @@ def test_a_channel_whose_state_is_damaged_is_refused_and_the_last_good_one_is_se
         assert site.refused
 
 
-def denied(site: Site, folder: Path) -> str:
+def deny(site: Site, folder: Path) -> str:
     digest = site.store.resolve("2.0.0").digest
     (folder / "policy.yaml").write_text(f"signatures: optional\ndenied: ['{digest}']\n")
     return "is denied by the policy"
 
 
-def unsigned(site: Site, folder: Path) -> str:
+def require_signatures(site: Site, folder: Path) -> str:
     keys.generate(folder / "release", None)
     (folder / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: release.pub}]\n")
     signatures.sign(site.store, site.store.resolve("1.0.0").digest, keys.read_private(folder / "release.key", None), NOW)
     return "there is no signature"
 
 
-def too_large(site: Site, folder: Path) -> str:
+def push_too_large(site: Site, folder: Path) -> str:
     (folder / "2.0.0" / "README.md").write_text("large" * 100_000)
     package.push(site.store, folder / "2.0.0", "m", "2.0.1")
     return "bytes"
 
 
-def without_signature(site: Site, folder: Path) -> str:
+def push_with_invalid_signature(site: Site, folder: Path) -> str:
     unchecked = package.read(folder / "2.0.0")
     (folder / "2.0.0" / "signature.json").write_text('{"inputs": 7}')
     package.push(site.store, unchecked, "m", "2.0.1")
     return "signature.json"
 
 
-def wrong(site: Site, _: Path) -> str:
+def fail_golden_example(site: Site, _: Path) -> str:
     site.fails["2.0.0"] = ModelRefused("golden example 1 must score 1")
     return "golden example 1"
 
 
-@pytest.mark.parametrize("make", [denied, unsigned, too_large, without_signature, wrong])
+@pytest.mark.parametrize("refuse", [deny, require_signatures, push_too_large, push_with_invalid_signature, fail_golden_example])
 def test_a_start_serves_the_last_good_version_for_each_kind_of_refusal(
-    site: Site, tmp_path: Path, make: Callable[[Site, Path], str]
+    site: Site, tmp_path: Path, refuse: Callable[[Site, Path], str]
 ) -> None:
     (tmp_path / "policy.yaml").write_text("signatures: optional\n")
-    reason = make(site, tmp_path)
+    reason = refuse(site, tmp_path)
     model = {"policy": tmp_path / "policy.yaml", "max_bytes": 400_000}
     site.settings = minimal(model=site.settings.model.model_dump() | model)
     site.promote("2.0.1" if "2.0.1" in site.store.tags() else "2.0.0")
@@ -578,7 +578,7 @@ def test_a_version_that_is_denied_since_it_was_served_is_no_version_to_fall_back
     site.promote("2.0.0")
     with site.manager():
         pass
-    denied(site, tmp_path)
+    deny(site, tmp_path)
     site.settings = minimal(model=site.settings.model.model_dump() | {"policy": tmp_path / "policy.yaml"})
     site.fails["3.0.0"] = ModelRefused("wrong scores")
     site.promote("3.0.0")

@@ -26,22 +26,22 @@ def champion(digest: str | None) -> dict[str, str]:
     return {"champion": digest} if digest else {}
 
 
-def after(now: Snapshot, *, fit: bool) -> Snapshot:
+def after(snapshot: Snapshot, *, is_valid: bool) -> Snapshot:
     """Return the state after the next action; a loaded version is ready if `fit`, else refused."""
-    states = dict(now.states)
-    match next_action(now):
+    states = dict(snapshot.states)
+    match next_action(snapshot):
         case LoadVersion(digest):
-            states[digest] = VersionState.READY if fit else VersionState.REFUSED
+            states[digest] = VersionState.READY if is_valid else VersionState.REFUSED
         case Flip():
-            loadable = {role: digest for role, digest in now.aspired.items() if states[digest] is VersionState.READY}
+            loadable = {role: digest for role, digest in snapshot.aspired.items() if states[digest] is VersionState.READY}
             for digest in loadable.values():
                 states[digest] = states.pop(digest)
-            return Snapshot(now.aspired, now.aspired_revision, loadable, now.aspired_revision, states)
+            return Snapshot(snapshot.aspired, snapshot.aspired_revision, loadable, snapshot.aspired_revision, states)
         case UnloadVersion(digest):
             del states[digest]
         case Wait():
             pass
-    return replace(now, states=states)
+    return replace(snapshot, states=states)
 
 
 @st.composite
@@ -59,20 +59,22 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots(), st.booleans())
-def test_it_settles_and_stays_settled(snapshot: Snapshot, fit: bool) -> None:
-    now = snapshot
+def test_it_settles_and_stays_settled(snapshot: Snapshot, is_valid: bool) -> None:
+    current = snapshot
     for _ in range(20):
-        if next_action(now) == Wait():
+        if next_action(current) == Wait():
             break
-        now = after(now, fit=fit)
-    assert next_action(now) == Wait()
-    if now.aspired and now.states.get(now.aspired["champion"]) is VersionState.READY:
-        loadable = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is VersionState.READY}
-        assert (now.serving, now.serving_revision) == (loadable, now.aspired_revision)
-        assert not is_refused(now)
-    needed = {*now.serving.values(), *now.aspired.values()}
-    idle = [d for d, state in now.states.items() if state is VersionState.READY and d not in needed]
-    if now.aspired:
+        current = after(current, is_valid=is_valid)
+    assert next_action(current) == Wait()
+    if current.aspired and current.states.get(current.aspired["champion"]) is VersionState.READY:
+        loadable = {
+            role: digest for role, digest in current.aspired.items() if current.states.get(digest) is VersionState.READY
+        }
+        assert (current.serving, current.serving_revision) == (loadable, current.aspired_revision)
+        assert not is_refused(current)
+    needed = {*current.serving.values(), *current.aspired.values()}
+    idle = [d for d, state in current.states.items() if state is VersionState.READY and d not in needed]
+    if current.aspired:
         assert len(idle) <= KEPT_IDLE
 
 
@@ -95,35 +97,35 @@ HISTORY = {
     4: {"champion": "deadly"},
     5: {"champion": "wrong", "canary": "fresh"},
 }
-FIT = {"good", "better", "fresh"}
+VALID_VERSIONS = {"good", "better", "fresh"}
 
 
-def settle(now: Snapshot) -> Snapshot:
+def settle(snapshot: Snapshot) -> Snapshot:
     """Do what the policy asks for until it waits, where the versions in FIT are good."""
     for _ in range(20):
-        action = next_action(now)
-        now = after(now, fit=isinstance(action, LoadVersion) and action.digest in FIT)
-    return now
+        action = next_action(snapshot)
+        snapshot = after(snapshot, is_valid=isinstance(action, LoadVersion) and action.digest in VALID_VERSIONS)
+    return snapshot
 
 
-def follow(serving: dict[str, str], revision: int, states: dict[str, VersionState], named: int) -> Snapshot:
+def follow(serving: dict[str, str], revision: int, states: dict[str, VersionState], named_revision: int) -> Snapshot:
     """Return the state of a scorer after the channel names this revision: that revision, or the newest valid one before it."""
-    now = Snapshot({}, 0, serving, revision, states)
-    for at in range(named, revision, -1):
-        now = settle(replace(now, aspired=HISTORY[at], aspired_revision=at))
-        if not is_refused(now):
+    snapshot = Snapshot({}, 0, serving, revision, states)
+    for at in range(named_revision, revision, -1):
+        snapshot = settle(replace(snapshot, aspired=HISTORY[at], aspired_revision=at))
+        if not is_refused(snapshot):
             break
-    return now
+    return snapshot
 
 
 @pytest.mark.parametrize("polled", [subset for count in range(6) for subset in itertools.combinations(HISTORY, count)])
 def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(polled: tuple[int, ...]) -> None:
     """Each has polled another part of the history; the last poll is common to all that saw that much of the channel."""
-    for named, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
-        now = Snapshot({}, 0, {}, 0, {})
-        for at in (*(polled_at for polled_at in polled if polled_at < named), named):
-            now = follow(dict(now.serving), now.serving_revision, dict(now.states), at)
-        assert (now.serving_revision, now.serving) == (expected[0], {"champion": expected[1]})
+    for named_revision, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
+        snapshot = Snapshot({}, 0, {}, 0, {})
+        for at in (*(polled_at for polled_at in polled if polled_at < named_revision), named_revision):
+            snapshot = follow(dict(snapshot.serving), snapshot.serving_revision, dict(snapshot.states), at)
+        assert (snapshot.serving_revision, snapshot.serving) == (expected[0], {"champion": expected[1]})
 
 
 def test_a_state_is_refused_with_its_champion_alone() -> None:

@@ -47,7 +47,7 @@ def test_an_object_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.debian("cc")
 def test_it_is_compiled_without_a_warning_and_loads(tmp_path: Path) -> None:
     target = tmp_path / "scanner.so"
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             "cc",
             *compiler.FLAGS,
@@ -64,7 +64,7 @@ def test_it_is_compiled_without_a_warning_and_loads(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

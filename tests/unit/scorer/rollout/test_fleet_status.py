@@ -49,20 +49,23 @@ def test_scorers_that_stopped_or_follow_another_tag_are_ignored() -> None:
     assert verdict(status_of("a", 7), received_at=NOW - STALE_SECONDS).outcome == WAITING
     assert verdict(status_of("a", 7, (0,)), status_of("shadow.a", 6, (0, 1), shadow=True), wanted=(0,)).outcome == FLIPPED
     assert verdict(status_of("shadow.a", 7, (0,), shadow=True)).outcome == WAITING, "a shadow does not count"
-    both = fleet(status_of("b", 7, (1,)))
-    both.last |= fleet(status_of("a", 6, (0,)), received_at=NOW - STALE_SECONDS).last
-    assert fleet_status.live_partitions(MOVE, both, NOW) == {("in", 1)}
-    assert fleet_status.move_progress(MOVE, both, {("in", 1)}, NOW).outcome == FLIPPED
+    live_and_stale = fleet(status_of("b", 7, (1,)))
+    live_and_stale.last |= fleet(status_of("a", 6, (0,)), received_at=NOW - STALE_SECONDS).last
+    assert fleet_status.live_partitions(MOVE, live_and_stale, NOW) == {("in", 1)}
+    assert fleet_status.move_progress(MOVE, live_and_stale, {("in", 1)}, NOW).outcome == FLIPPED
 
 
 def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_all_have_decided() -> None:
     refusals = {"2.0.0": "golden example 1"}
     assert verdict(status_of("a", 6, refused=refusals, aspired_revision=6)).outcome == WAITING
-    both = status_of("a", 6, refused=refusals, aspired_revision=7), status_of("b", 6, aspired_revision=7)
-    assert verdict(*both).outcome == WAITING
-    ended = verdict(both[0], status_of("b", 7, aspired_revision=7))
-    assert ended.outcome == REFUSED
-    assert [(s.scorer, s.outcome, s.reason) for s in ended.scorers] == [("a", REFUSED, "golden example 1"), ("b", FLIPPED, "")]
+    statuses = status_of("a", 6, refused=refusals, aspired_revision=7), status_of("b", 6, aspired_revision=7)
+    assert verdict(*statuses).outcome == WAITING
+    progress = verdict(statuses[0], status_of("b", 7, aspired_revision=7))
+    assert progress.outcome == REFUSED
+    assert [(scorer.scorer, scorer.outcome, scorer.reason) for scorer in progress.scorers] == [
+        ("a", REFUSED, "golden example 1"),
+        ("b", FLIPPED, ""),
+    ]
 
 
 @pytest.mark.parametrize("key", [None, b"", records.notice_key("prod").encode()])

@@ -17,19 +17,19 @@ from scorer.dead_letters.headers import dead_headers
 from scorer.scores.outputs import Scores, score_column
 from scorer.scores.record import RecordEncoder
 
-ONE = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}
+SINGLE_OUTPUT = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}
 texts = st.text(max_size=8)
 
 
 def signature(**changes: Any) -> Signature:
-    return parse_signature(json.dumps(ONE | changes))
+    return parse_signature(json.dumps(SINGLE_OUTPUT | changes))
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 def test_scores_are_written_shortest_and_read_back_exactly(values: list[float]) -> None:
     column = np.array(values, np.float32)
-    read = np.array([json.loads(part) for part in score_column(column)], np.float32)
-    np.testing.assert_array_equal(read, column)
+    parsed = np.array([json.loads(part) for part in score_column(column)], np.float32)
+    np.testing.assert_array_equal(parsed, column)
     rows = np.stack([column, column], axis=1)
     np.testing.assert_array_equal(np.array([json.loads(part) for part in score_column(rows)], np.float32), rows)
 
@@ -56,7 +56,7 @@ def test_a_record_holds_what_the_contract_says(rows: list[tuple[Any, ...]], regi
     places = [(topic, partition) for partition in partitions]
     encoded = [b"%r" % score for score in scores]
     records = encoder.encode(ids, encoded, decisions, places, offsets, times, "scored", scored)
-    same = {**encoder.provenance, "status": "scored", "scored_ms": scored, "revision": 0}
+    common_fields = {**encoder.provenance, "status": "scored", "scored_ms": scored, "revision": 0}
     assert [json.loads(record) for record in records] == [
         {
             "id": row[0],
@@ -64,7 +64,7 @@ def test_a_record_holds_what_the_contract_says(rows: list[tuple[Any, ...]], regi
             "decision": row[2],
             "source": {"topic": topic, "partition": row[3], "offset": row[4]},
             "event_ms": row[5],
-            **same,
+            **common_fields,
         }
         for row in rows
     ]
@@ -80,7 +80,7 @@ def test_headers_are_copied_from_the_record() -> None:
 
 
 RULE = {"threshold": 0.6, "at_or_above": "yes", "below": "no"}
-TWO = [{"name": "p", "tensor": "y", "index": 0}, {"name": "n", "tensor": "z"}]
+TWO_OUTPUTS = [{"name": "p", "tensor": "y", "index": 0}, {"name": "n", "tensor": "z"}]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ TWO = [{"name": "p", "tensor": "y", "index": 0}, {"name": "n", "tensor": "z"}]
     [
         ({"output": {"tensor": "y", "index": 1}, "decision": RULE}, [0.75, 0.125], ["yes", "no"]),
         ({"labels": ["a", "b"]}, [[0.25, 0.75], [0.5, 0.125]], ["b", "a"]),
-        ({"output": TWO}, [{"p": 0.25, "n": 1}, {"p": 0.5, "n": 2}], [None, None]),
+        ({"output": TWO_OUTPUTS}, [{"p": 0.25, "n": 1}, {"p": 0.5, "n": 2}], [None, None]),
     ],
     ids=["one column", "several classes", "several outputs"],
 )
@@ -99,9 +99,9 @@ def test_a_score_is_what_the_signature_reads(changes: dict[str, Any], encoded: l
     assert scores.decisions() == decisions
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_row_with_a_number_that_is_not_finite_is_told(bad: float) -> None:
-    outputs = {"y": np.array([[0.25, 1.0], [0.5, bad]], np.float32)}
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_row_with_a_number_that_is_not_finite_is_told(number: float) -> None:
+    outputs = {"y": np.array([[0.25, 1.0], [0.5, number]], np.float32)}
     assert Scores(signature(), outputs).finite().tolist() == [True, False]
 
 

@@ -82,13 +82,13 @@ FORMATS: list[tuple[Callable[..., RecordEncoder], Callable[[bytes], Any], Callab
 ]
 
 
-@pytest.mark.parametrize(("kind", "read", "ours"), FORMATS, ids=["avro", "protobuf"])
+@pytest.mark.parametrize(("kind", "read_record", "as_json_record"), FORMATS, ids=["avro", "protobuf"])
 @settings(max_examples=60)
 @given(batch=rows, fallback=st.sampled_from([None, "inference-failed"]))
 def test_every_record_says_what_the_json_record_says(
     kind: Callable[..., RecordEncoder],
-    read: Callable[[bytes], Any],
-    ours: Callable[[bytes, int], Any],
+    read_record: Callable[[bytes], Any],
+    as_json_record: Callable[[bytes, int], Any],
     batch: Rows,
     fallback: str | None,
 ) -> None:
@@ -98,15 +98,15 @@ def test_every_record_says_what_the_json_record_says(
         expected = json.loads(text)
         assert {name: expected.get(name) for name in acting} == acting
         assert record.startswith(b"HEAD")
-        assert read(record[4:]) == ({"fallback": None, **expected} if kind is AvroRecordEncoder else expected)
-        assert ours(record, 4) == expected
+        assert read_record(record[4:]) == ({"fallback": None, **expected} if kind is AvroRecordEncoder else expected)
+        assert as_json_record(record, 4) == expected
 
 
 @given(value=st.binary(max_size=40))
 def test_what_is_no_record_is_said_to_be_none(value: bytes) -> None:
-    for _, _, ours in FORMATS:
+    for _, _, as_json_record in FORMATS:
         try:
-            ours(value, 0)
+            as_json_record(value, 0)
         except ValueError as error:
             assert "not a score record" in str(error)  # noqa: PT017 - some bytes are a record
 
@@ -114,8 +114,8 @@ def test_what_is_no_record_is_said_to_be_none(value: bytes) -> None:
 def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None:
     source = ("t", 0, 0)
     batch: Rows = [("a", [[1, 2], [3, 4]], None, source, 0), ("b", {"p": 0.5, "n": [1, 2]}, None, source, 0)]
-    for kind, read, _ in FORMATS:
-        document = [read(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
+    for kind, read_record, _ in FORMATS:
+        document = [read_record(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
         assert document == [[1, 2, 3, 4], {"p": [0.5], "n": [1, 2]}]
 
 

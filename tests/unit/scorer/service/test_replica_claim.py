@@ -81,7 +81,7 @@ def test_exactly_one_process_remains_of_those_that_join_at_any_times(
     for second in range(200):
         for name, offset in zip(list(claims), late, strict=False):
             now = second + offset
-            present = {other for other in claims if members[other] <= now}
+            present = {member for member in claims if members[member] <= now}
             if name in present and claims[name].lost(name, present, now):
                 del claims[name]
     assert len(claims) == 1
@@ -91,20 +91,22 @@ def unanswered() -> Set[str]:
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-@pytest.mark.parametrize(("ask", "lost"), [(lambda: {"m", "other"}, True), (lambda: {"m"}, False), (unanswered, False)])
-def test_the_guard_asks_the_group_once_there_is_a_member(ask: Callable[[], Set[str]], lost: bool) -> None:
-    asked: list[int] = []
+@pytest.mark.parametrize(
+    ("read_members", "is_lost"), [(lambda: {"m", "other"}, True), (lambda: {"m"}, False), (unanswered, False)]
+)
+def test_the_guard_asks_the_group_once_there_is_a_member(read_members: Callable[[], Set[str]], is_lost: bool) -> None:
+    requests: list[int] = []
 
-    def counted() -> Set[str]:
-        asked.append(1)
-        return ask()
+    def count_and_read() -> Set[str]:
+        requests.append(1)
+        return read_members()
 
-    guard = ReplicaGuard(ReplicaClaim(0.05), counted, check_seconds=0.01)
+    guard = ReplicaGuard(ReplicaClaim(0.05), count_and_read, check_seconds=0.01)
     with contextlib.closing(guard):
-        assert not asked
+        assert not requests
         guard.member = "m"
-        until((lambda: guard.lost) if lost else (lambda: asked), "an answer")
-        assert guard.lost is lost
+        until((lambda: guard.lost) if is_lost else (lambda: requests), "an answer")
+        assert guard.lost is is_lost
 
 
 @pytest.mark.parametrize(("protocol", "seconds"), [("classic", 8.0), ("consumer", 47.0)])

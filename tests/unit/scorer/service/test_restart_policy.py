@@ -31,13 +31,13 @@ def test_no_worker_ends_because_another_is_refused(code: int) -> None:
 
 
 def test_a_worker_that_keeps_ending_waits_longer_and_longer_by_itself() -> None:
-    policy, now, waits = restarts(0, 1), NOW, []
+    policy, now, delays = restarts(0, 1), NOW, []
     for _ in range(9):
-        again = policy.ended(1, -9, now)
-        assert again is not None
-        waits.append(again - now)
-        now = again
-    assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+        restart_at = policy.ended(1, -9, now)
+        assert restart_at is not None
+        delays.append(restart_at - now)
+        now = restart_at
+    assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
     assert policy.ended(0, -9, now) == now + FIRST_SECONDS
 
 

@@ -170,11 +170,11 @@ class Site:
     def _record(self, monkeypatch: pytest.MonkeyPatch, kind: type, method: str, name: str) -> None:
         original = getattr(kind, method)
 
-        def stepped(instance: Any) -> None:
+        def call_with_step(instance: Any) -> None:
             self.step(name)
             original(instance)
 
-        monkeypatch.setattr(kind, method, stepped)
+        monkeypatch.setattr(kind, method, call_with_step)
 
 
 @pytest.fixture
@@ -254,11 +254,11 @@ def test_health_answers_from_the_first_step_to_the_last(site: Site, monkeypatch:
         servers.append(HealthServer(*arguments))
         return servers[0]
 
-    def ask() -> None:
+    def record_readiness() -> None:
         reasons[site.steps[-1]] = ready(servers[0].address)
 
     monkeypatch.setattr(worker_main, "HealthServer", listen)
-    site.at |= dict.fromkeys(("topics", "version", "session opened", "intake", "session closed"), ask)
+    site.at |= dict.fromkeys(("topics", "version", "session opened", "intake", "session closed"), record_readiness)
     service = service_of(site)
     service.run(lambda _: service.stop())
     assert reasons == {

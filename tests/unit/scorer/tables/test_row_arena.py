@@ -51,8 +51,8 @@ def test_freed_segments_no_longer_take_memory_and_others_are_still_read() -> Non
 def test_an_empty_string_of_a_freed_segment_lies_in_the_text_of_its_column() -> None:
     arena = RowArena(10)
     positions, lengths = arena.append([b"1234567", b"", b"1234567", b"1234567", b"", b"1234567"])
-    kept = [3]
-    arena.free(arena.sparse_segments(positions[kept], lengths[kept]))
+    live_rows = [3]
+    arena.free(arena.sparse_segments(positions[live_rows], lengths[live_rows]))
     columns = [column for _, column in arena.columns(positions[[1, 3, 4]], lengths[[1, 3, 4]])]
     assert sum(len(column) for column in columns) == 3
     assert all((column.starts >= 0).all() and (column.ends <= len(column.text)).all() for column in columns)

@@ -34,7 +34,7 @@ SETTINGS = Settings.model_validate(
         "model": {"source": "oci:./registry/model"},
     }
 )
-HERE = TOPIC, 0
+PARTITION = TOPIC, 0
 ORIGIN = {"model": "m", "version": "1", "digest": "d", "role": "champion"}
 SCORED_BY_US = OffsetMetadata(SETTINGS.owner, 1, "1", "d", topic_id="one")
 
@@ -51,7 +51,7 @@ class Looped:
         tables: Tables | None = None,
     ) -> None:
         self.group = Group()
-        self.group.committed[HERE] = 7, mark
+        self.group.committed[PARTITION] = 7, mark
         self.group.answers = answers
         self.session = self.group.session
         self.session.counters = Counters()

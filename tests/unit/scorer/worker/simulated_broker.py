@@ -34,7 +34,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self._backlog = 0.0  # seconds of CPU that wait at the broker
-        self._taken = 0  # events
+        self._event_count = 0  # events
         self._random = random.Random(self.seed)
 
     def run(self, seconds: float) -> "Simulation":
@@ -60,12 +60,12 @@ class Simulation:
 
     def _take(self) -> tuple[int, int]:
         """Take the events that the broker has, at least one; return the first and the one after the last."""
-        first = self._taken
+        first = self._event_count
         self._pass(max(0.0, first / self.rate + self._backlog - self.now))
-        self._taken = max(first, int((self.now - self._backlog) * self.rate)) + 1
+        self._event_count = max(first, int((self.now - self._backlog) * self.rate)) + 1
         self.takes.append(self.now)
         self.pacing.begin(self.now)
-        return first, self._taken
+        return first, self._event_count
 
     def _transaction(self, first: int, end: int) -> None:
         self._pass(SCORING)

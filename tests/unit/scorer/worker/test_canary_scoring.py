@@ -29,13 +29,13 @@ class Version(Fake):
 
     def __init__(self, role: str, errors: dict[bytes, tuple[str, Exception]], nan: Sequence[bytes] = ()) -> None:
         super().__init__(errors)
-        self.role, self.why, self.nan, self.runs = role, "", nan, 0
+        self.role, self.reason, self.nan, self.runs = role, "", nan, 0
         self.label = f"model:{role}@x"
 
     def in_place_of_canary(self, reason: str) -> "Version":
-        other = Version(self.role, self.errors)
-        other.why = reason
-        return other
+        fallback_version = Version(self.role, self.errors)
+        fallback_version.reason = reason
+        return fallback_version
 
     def score(self, tensors: dict[str, Any], alive: Any) -> Any:
         self.runs += 1
@@ -44,8 +44,10 @@ class Version(Fake):
         finite = np.array([value not in self.nan for value in values])
         return SimpleNamespace(encoded=result.encoded, decisions=result.decisions, finite=lambda: finite)
 
-    def encode(self, ids: Any, scores: list[bytes], *more: Any) -> list[bytes]:
-        return [b"%s:%s:%s" % (self.role.encode(), self.why.encode(), value) for value in super().encode(ids, scores, *more)]
+    def encode(self, ids: Any, scores: list[bytes], *arguments: Any) -> list[bytes]:
+        return [
+            b"%s:%s:%s" % (self.role.encode(), self.reason.encode(), value) for value in super().encode(ids, scores, *arguments)
+        ]
 
 
 def scored(values: Sequence[bytes], canary: Sequence[bool], champion: Version, candidate: Version | None) -> ScoredBatch:
@@ -64,23 +66,25 @@ def values_of(count: int) -> list[bytes]:
 def test_whatever_the_candidate_fails_the_champion_answers(rows: list[tuple[bool, str | None, str | None]]) -> None:
     """Of each event: whether it is the canary's, and at which stage the candidate and the champion raise over it."""
     values = values_of(len(rows))
-    theirs = {value: at for value, (_, at, _) in zip(values, rows, strict=True) if at}
-    ours_too = {value: at for value, (_, _, at) in zip(values, rows, strict=True) if at}
-    errors = [{value: (at, RAISED[at]("no")) for value, at in stages.items()} for stages in (theirs, ours_too)]
+    candidate_stages = {value: at for value, (_, at, _) in zip(values, rows, strict=True) if at}
+    champion_stages = {value: at for value, (_, _, at) in zip(values, rows, strict=True) if at}
+    errors = [{value: (at, RAISED[at]("no")) for value, at in stages.items()} for stages in (candidate_stages, champion_stages)]
     champion, candidate = Version("champion", errors[1]), Version("canary", errors[0])
     result = scored(values, [row[0] for row in rows], champion, candidate)
     records = [record for record in result.slots if record is not None]
     assert len(records) == len(rows)
     failed, hopeless = 0, sum(in_canary and at is not None for in_canary, at, _ in rows) >= HOPELESS
-    for value, record, (in_canary, at, ours) in zip(values, records, rows, strict=True):
+    for value, record, (in_canary, at, champion_stage) in zip(values, records, rows, strict=True):
         topic, text, *_, headers = record
-        answered = in_canary and text == b"canary::" + value
-        assert answered <= (at is None)
-        assert answered or not in_canary or at is not None or hopeless
-        if not answered:
-            failed += in_canary and ours is None
-            assert topic == ("out" if ours is None else "dead")
-            assert ours is not None or ((text or b"").startswith(b"champion:") and (text or b"").endswith(b":" + value))
+        by_candidate = in_canary and text == b"canary::" + value
+        assert by_candidate <= (at is None)
+        assert by_candidate or not in_canary or at is not None or hopeless
+        if not by_candidate:
+            failed += in_canary and champion_stage is None
+            assert topic == ("out" if champion_stage is None else "dead")
+            assert champion_stage is not None or (
+                (text or b"").startswith(b"champion:") and (text or b"").endswith(b":" + value)
+            )
         if topic == "dead":
             assert dict(headers or [])["dead.arm"] == (b"canary" if in_canary else b"champion")
     assert (result.requested, result.failed) == (sum(row[0] for row in rows), failed)
@@ -106,8 +110,8 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
         b"champion::2",
         b"canary::3",
     ]
-    away = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
-    candidate = Version("canary", dict.fromkeys(values, ("infer", away)))
+    unavailable = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
+    candidate = Version("canary", dict.fromkeys(values, ("infer", unavailable)))
     result = scored(values, [True, True, False, True], Version("champion", {}), candidate)
     assert (result.fallbacks, result.requested, result.failed) == (Counter(away=3), 3, 3)
     loading = Version("canary", dict.fromkeys(values, ("infer", DependencyUnavailable(MODEL, "it is being loaded again"))))

@@ -42,24 +42,24 @@ def test_one_outage_after_the_other_is_told() -> None:
 def test_a_fallback_answers_for_model_servers_that_have_been_away_for_so_long() -> None:
     group, outages, now = Group(), Outages(), [10.0]
     outage = BackendOutage(group.intake, outages, lambda: now[0], fallback_seconds=3.0)
-    away = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=2.0)
-    assert not outage.use_fallback(away)
-    outage.begin(away)
+    error = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=2.0)
+    assert not outage.use_fallback(error)
+    outage.begin(error)
     now[0] = 12.0
     assert not outage.blocks(0.0)
-    assert not outage.use_fallback(away)
-    outage.begin(away)
+    assert not outage.use_fallback(error)
+    outage.begin(error)
     now[0] = 13.0  # sooner than the servers wanted to be asked
     assert not outage.blocks(0.0)
     assert not outage.fallback_active()
-    assert outage.use_fallback(away)
+    assert outage.use_fallback(error)
     assert outage.fallback_active()
     assert not outage.blocks(0.0)
     assert outages.is_unavailable(MODEL_SERVERS)
     assert outages.summary() is None  # it holds nothing up
     now[0] = 15.0
     assert not outage.fallback_active()  # they are asked again
-    assert outage.use_fallback(away)
+    assert outage.use_fallback(error)
     assert outage.fallback_active()
     outage.end()
     assert not outage.fallback_active()

@@ -13,12 +13,12 @@ from scorer.worker import worker as loop_module
 from scorer.worker.encode import TargetTopic
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.consumer.group import event
-from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped
+from tests.unit.scorer.worker.looped import PARTITION, SETTINGS, Looped
 
 Published = tuple[list[str], list[tuple[int, str]]]
 CLAIMED: Published = [], [(7, SETTINGS.owner)]
 SCORED: Published = ["out"], [(8, SETTINGS.owner)]
-LEFT: Published = [], [(8, "")]
+RELEASED: Published = [], [(8, "")]
 
 
 @pytest.mark.parametrize("refusal", [Aborted("the coordinator has moved"), Evicted("another generation")])
@@ -30,7 +30,7 @@ def test_nothing_is_scored_before_a_claim_that_was_refused_is_made_again(
     looped.session.publish.side_effect = [refusal, None, None, None]
     looped.group.waiting.append(event(7))
     looped.run(3)
-    assert looped.published() == [CLAIMED, CLAIMED, SCORED, LEFT]
+    assert looped.published() == [CLAIMED, CLAIMED, SCORED, RELEASED]
     assert looped.session.recover.call_count == 1
     assert looped.scoring.score.call_count == 1
 
@@ -40,7 +40,7 @@ def test_a_partition_that_comes_back_is_claimed_anew_and_read_from_where_another
     looped.group.waiting.append(event(7))
     looped.run(1)
     looped.group.revoke(0)
-    looped.group.committed[HERE] = 9, OffsetMetadata("flights.b", 1, "1", "d", topic_id="one")
+    looped.group.committed[PARTITION] = 9, OffsetMetadata("flights.b", 1, "1", "d", topic_id="one")
     looped.group.assign(0)
     looped.group.waiting.append(event(9))
     looped.run(1)
@@ -88,16 +88,16 @@ def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None
     looped = Looped()
 
     def publish(records: list[Any], *_: Any, **__: Any) -> None:
-        if guilty := [record for record in records if record[0] == "out"]:
-            raise RecordRejected("too large", guilty, certain=True)
+        if rejected := [record for record in records if record[0] == "out"]:
+            raise RecordRejected("too large", rejected, certain=True)
 
     looped.session.publish.side_effect = publish
     looped.scoring.dead = TargetTopic("dead", 1, 1_000_000)
     looped.scoring.dead_letter.side_effect = lambda *_: ("dead", b"event", None, 0, 1, [])
     looped.group.waiting.append(event(7))
     looped.run(1)
-    assert looped.published()[-2:] == [(["dead"], [(8, SETTINGS.owner)]), LEFT]
-    assert looped.group.intake.partitions.committed() == {HERE: 8}
+    assert looped.published()[-2:] == [(["dead"], [(8, SETTINGS.owner)]), RELEASED]
+    assert looped.group.intake.partitions.committed() == {PARTITION: 8}
 
 
 def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() -> None:
@@ -116,15 +116,15 @@ def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() ->
     assert looped.metrics.outages.summary() == "commits: too large"
 
 
-@pytest.mark.parametrize("guilty", [True, False])
-def test_events_that_killed_an_examiner_are_given_up_or_taken_again(guilty: bool) -> None:
+@pytest.mark.parametrize("is_failing", [True, False])
+def test_events_that_killed_an_examiner_are_given_up_or_taken_again(is_failing: bool) -> None:
     looped = Looped()
     looped.scoring.score.side_effect = SandboxProcessDied("was ended by SIGSEGV")
     looped.scoring.give_up.side_effect = lambda batch, *_: ScoredBatch([("dead", b"1", None, 0, 1, None)] * len(batch))
-    looped.quarantine.record_death.return_value = guilty
+    looped.quarantine.record_death.return_value = is_failing
     looped.group.waiting.append(event(7))
     looped.run(1)
-    assert (["dead"], [(8, SETTINGS.owner)]) in looped.published() if guilty else looped.group.reads == {HERE: 7}
+    assert (["dead"], [(8, SETTINGS.owner)]) in looped.published() if is_failing else looped.group.reads == {PARTITION: 7}
     assert looped.metrics.outages.summary() is None
 
 
@@ -139,13 +139,13 @@ def test_what_was_in_hand_stays_noted_where_the_model_is_broken(error: Fatal, st
     assert looped.quarantine.end_batch.called is not stays
 
 
-@pytest.mark.parametrize("refused_again", [0, 3])
+@pytest.mark.parametrize("further_refusals", [0, 3])
 def test_a_member_that_its_group_refuses_hears_it_out_before_it_reads_again(
-    refused_again: int, monkeypatch: pytest.MonkeyPatch
+    further_refusals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the group refuses to tell it the committed offsets."""
     looped, intake = Looped(), Mock()
-    refusals = iter([Evicted("unknown member")] * refused_again)
+    refusals = iter([Evicted("unknown member")] * further_refusals)
     rewind = looped.group.intake.rewind
 
     def refused() -> None:
@@ -158,7 +158,7 @@ def test_a_member_that_its_group_refuses_hears_it_out_before_it_reads_again(
     monkeypatch.setattr(looped.group.intake, "poll_group", intake.poll_group)
     looped.session.tick.side_effect = [Evicted("unknown member"), None]
     looped.group.waiting.append(event(7))
-    looped.run(3 + refused_again)
-    assert [name for name, *_ in intake.mock_calls] == ["poll_group", "rewind"] * (refused_again + 1)
-    assert looped.session.recover.call_count == refused_again + 1
+    looped.run(3 + further_refusals)
+    assert [name for name, *_ in intake.mock_calls] == ["poll_group", "rewind"] * (further_refusals + 1)
+    assert looped.session.recover.call_count == further_refusals + 1
     assert (["out"], [(8, SETTINGS.owner)]) in looped.published()

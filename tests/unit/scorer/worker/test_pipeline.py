@@ -27,8 +27,8 @@ def fails_on(*failing: int, error: type[Exception] = ValueError) -> Callable[[li
     """Return a pipeline that raises over spans with one of these rows."""
 
     def score(rows: list[int]) -> ScoredRows:
-        if first_failing := sorted(set(rows) & set(failing)):
-            raise error(f"row {first_failing[0]}")
+        if failing_rows := sorted(set(rows) & set(failing)):
+            raise error(f"row {failing_rows[0]}")
         return ScoredRows((EncodedRows(rows, [], "scored"),), seconds={"decode": 1.0})
 
     return score

@@ -84,15 +84,15 @@ def scored(events: Batch, fake: Fake) -> ScoredBatch:
 @given(
     st.integers(1, 70).flatmap(lambda n: st.dictionaries(st.integers(0, n - 1), st.sampled_from(STAGES)).map(lambda d: (n, d)))
 )
-def test_whatever_is_raised_costs_the_guilty_events_alone(drawn: tuple[int, dict[int, str]]) -> None:
-    count, guilty = drawn
+def test_whatever_is_raised_costs_the_guilty_events_alone(case: tuple[int, dict[int, str]]) -> None:
+    count, failing_stages = case
     values = [b"%d" % number for number in range(count)]
-    result = scored(batch(values), Fake({values[row]: (stage, RAISED[stage]("no")) for row, stage in guilty.items()}))
+    result = scored(batch(values), Fake({values[row]: (stage, RAISED[stage]("no")) for row, stage in failing_stages.items()}))
     assert [record[1] for record in result.records] == values
-    assert [record[0] for record in result.records] == ["dead" if row in guilty else "out" for row in range(count)]
-    failed = sum(stage == "infer" for stage in guilty.values())
-    assert +result.reasons == +Counter({"inference-failed": failed, "internal-error": len(guilty) - failed})
-    assert +result.outcomes == +Counter({"scored": count - len(guilty), "dead": len(guilty)})
+    assert [record[0] for record in result.records] == ["dead" if row in failing_stages else "out" for row in range(count)]
+    failed = sum(stage == "infer" for stage in failing_stages.values())
+    assert +result.reasons == +Counter({"inference-failed": failed, "internal-error": len(failing_stages) - failed})
+    assert +result.outcomes == +Counter({"scored": count - len(failing_stages), "dead": len(failing_stages)})
 
 
 def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_once(caplog: pytest.LogCaptureFixture) -> None:

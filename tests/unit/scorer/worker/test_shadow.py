@@ -34,16 +34,16 @@ class Shadow(Version):
     arm = ""
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Shadow":
-        other = Shadow(self.role, self.errors, self.nan)
-        other.arm, other.why, other.broken = arm, reason or "", self.broken
-        return other
+        shadow_version = Shadow(self.role, self.errors, self.nan)
+        shadow_version.arm, shadow_version.reason, shadow_version.broken = arm, reason or "", self.broken
+        return shadow_version
 
     def named(self, version: str, digest: str) -> "Shadow":
         return Shadow(f"{version}@{digest}", self.errors)
 
     def encode(self, _ids: Any, scores: list[bytes], *_: Any) -> list[bytes]:
         self._pass("encode", scores)
-        prefix = f"{self.role} in {self.arm}:{self.why}:".encode()
+        prefix = f"{self.role} in {self.arm}:{self.reason}:".encode()
         return [prefix + score for score in scores]
 
 
@@ -68,9 +68,11 @@ def test_each_sampled_event_has_one_record_by_the_version_that_does_not_answer(
 ) -> None:
     """Of each event: whether it is sampled, whether it is the canary's, and where candidate and champion raise over it."""
     values = values_of(len(rows))
-    theirs = {value: (at, RAISED[at]("no")) for value, (_, _, at, _) in zip(values, rows, strict=True) if at}
-    ours = {value: (at, RAISED[at]("no")) for value, (_, _, _, at) in zip(values, rows, strict=True) if at}
-    result = scored(values, [row[:2] for row in rows], Shadow("champion", ours), Shadow("candidate", theirs))
+    candidate_errors = {value: (at, RAISED[at]("no")) for value, (_, _, at, _) in zip(values, rows, strict=True) if at}
+    champion_errors = {value: (at, RAISED[at]("no")) for value, (_, _, _, at) in zip(values, rows, strict=True) if at}
+    result = scored(
+        values, [row[:2] for row in rows], Shadow("champion", champion_errors), Shadow("candidate", candidate_errors)
+    )
     for value, slot, (sampled, in_canary, candidate_at, champion_at) in zip(values, result.slots, rows, strict=True):
         assert (slot is not None) == sampled
         if slot is None:
@@ -87,8 +89,8 @@ def test_why_nobody_was_asked_stands_in_the_record() -> None:
     champion, rows = Shadow("champion", {}), [(True, False), (True, True), (False, True)]
     refused = scored(values_of(3), rows, champion, None, "refused")
     assert [record[1] for record in refused.records] == [b"2.0.0@sha256:c in champion:refused:null", b"champion in canary::1"]
-    away = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
-    candidate = Shadow("candidate", dict.fromkeys(values_of(3), ("infer", away)), nan=[b"0"])
+    unavailable = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
+    candidate = Shadow("candidate", dict.fromkeys(values_of(3), ("infer", unavailable)), nan=[b"0"])
     assert scored(values_of(3), rows, champion, candidate).records[0][1] == b"candidate in champion:away:null"
     nan = scored(values_of(1), rows[:1], champion, Shadow("candidate", {}, nan=[b"0"]))
     assert nan.records[0][1] == b"candidate in champion:score-not-finite:null"
@@ -112,8 +114,8 @@ def test_an_event_that_kills_is_recorded_in_the_name_of_the_version_that_it_was_
         arms = Arms(np.array([in_canary]), candidate, "", np.array([True]))
         result = scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", arms)
         assert [record[1] for record in result.records] == [recorder + b":crashes-scorer:null"]
-    left_out = Arms(np.array([False]), candidate, "", np.array([False]))
-    assert scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", left_out).records == []
+    not_sampled = Arms(np.array([False]), candidate, "", np.array([False]))
+    assert scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", not_sampled).records == []
 
 
 def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:

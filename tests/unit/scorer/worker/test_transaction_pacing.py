@@ -74,10 +74,10 @@ def test_the_first_transaction_never_waits() -> None:
 
 @pytest.mark.parametrize(("rate", "times"), CARRIED)
 def test_latency_stays_at_the_target_or_at_what_the_broker_can_do(rate: float, times: float) -> None:
-    paced, other = simulation(rate, times).run(10), simulation(rate, times, BackToBack).run(10)
-    assert paced.share <= other.share
-    assert paced.percentile(50) <= max(TARGET, 1.1 * other.percentile(50))
-    assert paced.percentile(99) <= max(1.5 * TARGET, 1.4 * other.percentile(99))
+    paced, unpaced = simulation(rate, times).run(10), simulation(rate, times, BackToBack).run(10)
+    assert paced.share <= unpaced.share
+    assert paced.percentile(50) <= max(TARGET, 1.1 * unpaced.percentile(50))
+    assert paced.percentile(99) <= max(1.5 * TARGET, 1.4 * unpaced.percentile(99))
 
 
 def test_a_quiet_broker_has_a_third_of_the_transactions() -> None:
@@ -89,9 +89,9 @@ def test_a_change_of_the_broker_is_followed_within_four_transactions(before: flo
     changing, settled = simulation(1_000, before, jitter=0), simulation(1_000, after, jitter=0).run(10)
     changing.run(10)
     changing.event_cost, changing.transaction_cost = settled.event_cost, settled.transaction_cost
-    begun = len(changing.intervals)
+    change_index = len(changing.intervals)
     changing.run(2)
-    followed = changing.intervals[begun + 4 :]
+    followed = changing.intervals[change_index + 4 :]
     assert followed == pytest.approx([settled.intervals[-1]] * len(followed), rel=0.1)
 
 

@@ -60,12 +60,12 @@ def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["succeeded", "failed", "record_missed_deadline"]), st.integers(0, 2)), max_size=50))
 def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]]) -> None:
     servers = Endpoints(["a:1", "b:1", "c:1"])
-    for now, (what, at) in enumerate(reports):
-        more = {"succeeded": (), "failed": (float(now), "away"), "record_missed_deadline": (float(now),)}[what]
-        getattr(servers, what)(at, *more)
+    for now, (report, at) in enumerate(reports):
+        arguments = {"succeeded": (), "failed": (float(now), "away"), "record_missed_deadline": (float(now),)}[report]
+        getattr(servers, report)(at, *arguments)
         picked = servers.select()
         if picked is None:
-            assert all(one.open for one in servers.all)
+            assert all(server.open for server in servers.all)
             assert servers.wait(float(now)) <= LONGEST_BACKOFF
         else:
             assert not servers.all[picked].open
@@ -93,8 +93,8 @@ def test_requests_that_were_already_out_shrink_it_once() -> None:
 def test_it_stays_between_one_and_the_largest(reports: list[tuple[bool, int, float, float]]) -> None:
     window = ConcurrencyLimit()
     assert window.limit == FIRST_LIMIT
-    for good, in_flight, sent_at, took in reports:
-        if good:
+    for in_time, in_flight, sent_at, took in reports:
+        if in_time:
             window.record_response(in_flight)
         else:
             window.record_missed_deadline(sent_at, sent_at + took)

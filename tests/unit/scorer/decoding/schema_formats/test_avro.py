@@ -35,8 +35,8 @@ BODY = b"\0\0\x80\x3f" + b"\0\0\0\0\0\0\0\x40"  # a is 1, b is 2
 
 
 def reader(document: Any, references: Sequence[Any]) -> AvroReader:
-    named = tuple((str(number), json.dumps(reference)) for number, reference in enumerate(references))
-    return AvroReader(Schema("avro", json.dumps(document), named), RowSchema(A_AND_B, None, 1_000), None)
+    named_references = tuple((str(number), json.dumps(reference)) for number, reference in enumerate(references))
+    return AvroReader(Schema("avro", json.dumps(document), named_references), RowSchema(A_AND_B, None, 1_000), None)
 
 
 @pytest.mark.parametrize("references", list(itertools.permutations([INNER, PART, COLOUR])))
@@ -90,7 +90,7 @@ def field(name: str, type_: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("more", "before"),
+    ("added_fields", "before"),
     [
         ([field("again", SAME)], b"\0" * 8),
         ([field("again", ["null", SAME])], b"\2" + b"\0" * 8),
@@ -102,8 +102,8 @@ def field(name: str, type_: Any) -> dict[str, Any]:
         ([field("c", {**COLOUR, "name": "Colour"}), field("d", COLOUR)], b"\0\0"),
     ],
 )
-def test_a_type_may_be_defined_again_in_the_same_way(more: list[Any], before: bytes) -> None:
-    document = {**TWICE, "fields": [*more, *TWICE["fields"]]}
+def test_a_type_may_be_defined_again_in_the_same_way(added_fields: list[Any], before: bytes) -> None:
+    document = {**TWICE, "fields": [*added_fields, *TWICE["fields"]]}
     assert tuple(reader(document, []).row(before + BODY, 0)) == (1, 2)
 
 
@@ -119,9 +119,9 @@ def test_a_top_level_union_may_use_a_type_twice() -> None:
 
 
 def test_two_references_may_share_a_type() -> None:
-    other = {"type": "record", "name": "n.Diamond", "fields": [field("inner", "n.deep.Inner")]}
+    diamond = {"type": "record", "name": "n.Diamond", "fields": [field("inner", "n.deep.Inner")]}
     document = {**EVENT, "fields": [*EVENT["fields"], field("diamond", "Diamond")]}
-    for references in itertools.permutations([INNER, PART, other]):
+    for references in itertools.permutations([INNER, PART, diamond]):
         assert tuple(reader(document, references).row(BODY + b"\0" * 8, 0)) == (1, 2)
 
 

@@ -62,9 +62,9 @@ def test_a_schema_may_be_a_descriptor_in_base64() -> None:
 
 
 def test_a_reference_comes_before_a_known_file() -> None:
-    own_file = 'syntax = "proto3"; package confluent; message Mine { int32 n = 1; }'
+    registered_file = 'syntax = "proto3"; package confluent; message Mine { int32 n = 1; }'
     text = 'syntax = "proto3"; import "confluent/meta.proto"; message E { confluent.Mine one = 1; }'
-    assert compile_text(text, ("confluent/meta.proto", own_file)) == "confluent.Mine"
+    assert compile_text(text, ("confluent/meta.proto", registered_file)) == "confluent.Mine"
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_reference_comes_before_a_known_file() -> None:
 )
 def test_what_is_wrong_is_named_without_paths_of_this_machine(references: list[tuple[str, str]], error: str) -> None:
     text = 'syntax = "proto3"; import "n/part.proto"; message E { n.Part part = 1; }'
-    with pytest.raises(BadSchema) as caught:
+    with pytest.raises(BadSchema) as raised:
         compile_text(text, *references)
-    assert error in str(caught.value)
+    assert error in str(raised.value)
     for path in (tempfile.gettempdir(), str(Path(proto_files.__file__).parents[3]), "site-packages"):
-        assert path not in str(caught.value)
+        assert path not in str(raised.value)
 
 
 def test_no_reference_is_run(tmp_path: Path) -> None:

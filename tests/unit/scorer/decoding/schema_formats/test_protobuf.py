@@ -169,7 +169,7 @@ def test_an_absent_field_has_the_default_of_its_schema(tmp_path: Path, syntax: s
 TWO = """syntax = "proto3"; message A { message B { double b = 1; } message C { double c = 1; } } message D { double d = 1; }"""
 
 
-class OneSchema:
+class SingleSchemaClient:
     """A registry's client that knows one schema."""
 
     def schema(self, schema_id: SchemaId) -> Schema:  # noqa: ARG002 - it is the only one
@@ -197,7 +197,7 @@ class OneSchema:
 def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error: str) -> None:
     names = {"A": "z", "D": "d", "A.C": "c"}
     signature = signature_of(("x", "float64", [{"name": names.get(message, "z"), "default": -1}]))
-    registry = SchemaRegistry(settings_of("protobuf").schema_registry, OneSchema())
+    registry = SchemaRegistry(settings_of("protobuf").schema_registry, SingleSchemaClient())
     decoder = SchemaDecoder(signature, settings_of("protobuf", id="header:ce_id"), SchemaRegistrySource("protobuf", registry))
     body = b"" if error else b"\x09" + struct.pack("<d", 3)
     decoded = decoder.decode([b"\0\0\0\0\7" + path + body])
@@ -208,7 +208,7 @@ def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error
 
 
 @pytest.mark.parametrize(
-    ("value", "named"),
+    ("value", "serialiser"),
     [
         (b"\3\0" + b"u" * 16 + b"x", "AWS Glue"),
         (b"\3\5" + b"u" * 16 + b"x", "AWS Glue"),
@@ -218,12 +218,12 @@ def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error
     ],
 )
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
-def test_events_with_another_serialisers_prefix_name_it(format_: str, value: bytes, named: str) -> None:
-    registry = SchemaRegistry(settings_of(format_).schema_registry, OneSchema())
+def test_events_with_another_serialisers_prefix_name_it(format_: str, value: bytes, serialiser: str) -> None:
+    registry = SchemaRegistry(settings_of(format_).schema_registry, SingleSchemaClient())
     decoder = SchemaDecoder(SIGNATURE, settings_of(format_), SchemaRegistrySource(format_, registry))
     poison = decoder.decode([value]).rejected[0]
     assert poison.reason is Reason.MALFORMED
-    assert named in str(poison)
+    assert serialiser in str(poison)
 
 
 TEXTS = """syntax = "%s";

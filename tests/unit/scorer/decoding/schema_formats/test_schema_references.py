@@ -55,10 +55,10 @@ def test_the_first_of_two_versions_counts_depth_first() -> None:
 
 def test_a_reference_that_cannot_be_fetched_is_named() -> None:
     subjects = Subjects({"a": [referenced("b", 3)]})
-    with pytest.raises(LookUpFailed) as caught:
+    with pytest.raises(LookUpFailed) as raised:
         resolve([referenced("a")], subjects.fetch)
-    assert str(caught.value) == "its reference 'b' (b-subject, version 3): no such subject"
-    assert caught.value.status == 404
+    assert str(raised.value) == "its reference 'b' (b-subject, version 3): no such subject"
+    assert raised.value.status == 404
 
 
 def test_a_registry_that_never_ends_is_left() -> None:

@@ -11,7 +11,7 @@ from scorer.rollout.controller import plan
 from scorer.rollout.controller.plan import StepKind
 from tests.support.environment import ROOT
 
-WHOLE = """
+COMPLETE_PLAN = """
 candidate: 2.0.0
 steps:
   - compare: {last: 1h}
@@ -27,7 +27,7 @@ PROMOTE = {"promote": True}
 
 def test_the_plan_of_the_page_is_parsed_and_survives_json(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
-    path.write_text(WHOLE)
+    path.write_text(COMPLETE_PLAN)
     parsed = plan.read(path)
     assert [step.kind for step in parsed.steps] == [
         StepKind.COMPARE,

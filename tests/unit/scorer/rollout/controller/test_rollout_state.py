@@ -37,7 +37,7 @@ def test_operators_commands_are_applied() -> None:
     rollout = story.rollout
     assert (rollout.paused, [*rollout.approved], rollout.aborted and rollout.aborted.by) == (True, [2], "ann")
     assert [str(command) for command in rollout.asked] == [
-        f"ann {done} it: because" for done in ("paused", "approved", "aborted")
+        f"ann {action} it: because" for action in ("paused", "approved", "aborted")
     ]
     assert not story.command(Verb.RESUME).rollout.paused
 
