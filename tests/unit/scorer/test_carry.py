@@ -1,4 +1,4 @@
-"""What `output.carry` may be, and which values are carried."""
+"""The valid settings of `output.carry`, and the values that are carried."""
 
 import math
 from typing import Any
@@ -31,7 +31,7 @@ def field(type_: str | None) -> CarriedField:
     return CarriedField(("f",), "f", type_)
 
 
-def test_a_path_is_the_name_unless_another_is_said() -> None:
+def test_a_path_is_the_name_unless_another_is_configured() -> None:
     carry = ["amount", '"a.b"', "items[0].price", {"path": "after.id", "as": "customer", "type": "string"}]
     loaded_settings = configured(carry)
     assert [(carried_field.path, carried_field.name, carried_field.type) for carried_field in loaded_settings.output.carry] == [
@@ -93,7 +93,7 @@ def test_format_without_paths_rejects_carry(format_: str) -> None:
 
 
 @given(value=anything, type_=st.sampled_from([None, *TYPES]))
-def test_what_is_carried_is_a_scalar_of_the_type_that_every_format_can_write(value: Any, type_: str | None) -> None:
+def test_a_carried_value_is_a_scalar_that_every_format_can_write(value: Any, type_: str | None) -> None:
     carried_value = field(type_).fitted(value)
     kinds = {"string": str, "long": int, "double": float, "boolean": bool, None: (str, int, float, bool)}
     if carried_value is not None:
@@ -131,6 +131,6 @@ def test_what_is_carried_is_a_scalar_of_the_type_that_every_format_can_write(val
         ({"a": 1}, None, None),
     ],
 )
-def test_the_edges(value: Any, type_: str | None, expected: Any) -> None:
+def test_values_at_the_limits(value: Any, type_: str | None, expected: Any) -> None:
     carried_value = field(type_).fitted(value)
     assert (carried_value, type(carried_value)) == (expected, type(expected))

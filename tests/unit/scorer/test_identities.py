@@ -1,4 +1,4 @@
-"""Transactional ids of different names, replicas and roles are different, whatever the names are."""
+"""Transactional ids of different names, replicas and roles are different for any names."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""The topics that `--create` makes."""
+"""The topics that `--create` creates."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_a_missing_topic_is_named_with_one_of_a_similar_name_that_the_settings_d
     assert topics.faults(settings, described, ["flihgts.dead", "scores"]) == ["topic flihgts does not exist"]
 
 
-def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_do() -> None:
+def test_a_shadow_writes_scores_to_its_topic_and_status_to_the_topic_of_the_scorers() -> None:
     settings = minimal(shadow={"share": 5, "listen": "127.0.0.1:7"}, replica="a")
     shadow = ShadowWorkerSettings.from_scorer(settings)
     assert topics.required(shadow) == {

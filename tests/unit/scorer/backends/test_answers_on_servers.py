@@ -1,4 +1,4 @@
-"""Outputs of any shape and dtype in the answers of both protocols, and what a server states of them."""
+"""Outputs of any shape and dtype in the answers of both protocols, and their metadata on the server."""
 
 import json
 from pathlib import Path
@@ -117,7 +117,7 @@ def test_a_detector_on_a_server_answers(tmp_path: Path, kind: str) -> None:
         ("p", ("string", [-1, 3]), "output 'p' is string; only a row of numbers has a largest element"),
     ],
 )
-def test_what_a_server_states_must_fit(
+def test_server_metadata_that_conflicts_with_the_signature_is_refused(
     tmp_path: Path, kind: str, name: str, stated: tuple[str, list[int]], message: str
 ) -> None:
     channel = KINDS[kind]()

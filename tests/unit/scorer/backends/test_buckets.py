@@ -1,4 +1,4 @@
-"""Which batch sizes are kept, how a batch is cut to them, and what comes back from a model that is bound to them."""
+"""The selected batch sizes, how a batch is cut to them, and the outputs of a model that is bound to them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=5, unique=True).map(s
 
 
 @given(st.integers(1, 5_000), SIZES)
-def test_pieces_hold_every_row_once_in_order_and_waste_as_little_as_they_can(rows: int, sizes: list[int]) -> None:
+def test_pieces_have_every_row_once_in_order_with_the_least_padding(rows: int, sizes: list[int]) -> None:
     cut = pieces(rows, sizes)
     assert [row for start, stop, _ in cut for row in range(start, stop)] == list(range(rows))
     for start, stop, bucket in cut:
@@ -40,18 +40,21 @@ def test_pieces_hold_every_row_once_in_order_and_waste_as_little_as_they_can(row
 @pytest.mark.parametrize(
     ("curve", "sizes"),
     [
-        ({size: 1e-4 + 1e-6 * size for size in CANDIDATES}, (8, 32, 128, 512, 2_048)),  # 1 costs about what 8 do
-        (dict.fromkeys(CANDIDATES, 1e-3), (2_048,)),  # a launch is all that counts
-        ({size: 1e-3 * size for size in CANDIDATES}, (1,)),  # nothing is gained by a batch
+        (
+            {size: 1e-4 + 1e-6 * size for size in CANDIDATES},
+            (8, 32, 128, 512, 2_048),
+        ),  # a batch of 1 costs about as much as one of 8
+        (dict.fromkeys(CANDIDATES, 1e-3), (2_048,)),  # only the launch costs time
+        ({size: 1e-3 * size for size in CANDIDATES}, (1,)),  # a batch saves no time
         ({1: 0.004}, (1,)),
     ],
 )
-def test_buckets_that_are_worth_it_are_kept(curve: dict[int, float], sizes: tuple[int, ...]) -> None:
+def test_only_buckets_that_save_time_are_selected(curve: dict[int, float], sizes: tuple[int, ...]) -> None:
     assert select_sizes(curve) == sizes
 
 
 @given(st.dictionaries(st.integers(1, 5_000), st.floats(1e-6, 10), min_size=1))
-def test_some_bucket_is_always_kept(curve: dict[int, float]) -> None:
+def test_at_least_one_bucket_is_selected(curve: dict[int, float]) -> None:
     sizes = select_sizes(curve)
     assert sizes
     assert sizes == tuple(sorted(set(sizes) & set(curve)))
@@ -88,7 +91,7 @@ def bound(tmp_path_factory: pytest.TempPathFactory) -> BucketBinding:
 
 @settings(max_examples=30)
 @given(st.integers(1, 60), st.integers(1, 60))
-def test_rows_come_back_whatever_was_in_the_buffers_before_and_stay(bound: BucketBinding, first: int, second: int) -> None:
+def test_outputs_do_not_depend_on_the_previous_content_of_the_buffers(bound: BucketBinding, first: int, second: int) -> None:
     inputs = [np.arange(2 * rows, dtype=np.float32).reshape(rows, 2) + rows for rows in (first, second)]
     outputs_of_runs = [bound.run({"x": x}, directly) for x in inputs]
     for x, outputs in zip(inputs, outputs_of_runs, strict=True):
@@ -120,7 +123,7 @@ def test_strings_and_free_shapes_are_not_bound() -> None:
 
 
 def open_model(folder: Path, write: Callable[[Path], None], sizes: list[int], **signature: Any) -> OnnxModel:
-    """A package of this model by the product's own backend, in these buckets."""
+    """Open a package of this model with the product's backend and these buckets."""
     models.package(folder, write, {**models.LINEAR, **signature})
     model = select.backend_for(ModelSettings(source="oci:.", buckets=sizes)).open(package.read(folder, name="m", version="1"))
     assert isinstance(model, OnnxModel)
@@ -151,7 +154,7 @@ def test_named_buckets_that_cannot_hold_the_model_are_refused(tmp_path: Path) ->
 
 
 def limited_to(max_rows: int) -> Callable[[Path], None]:
-    """y = 2 (a + b), for as many events as this at once; more of them fail, as where memory is short."""
+    """Return a writer of the model y = 2 (a + b) that fails for more than `max_rows` events, as if memory were short."""
 
     def write(path: Path) -> None:
         g = Graph()
@@ -163,7 +166,7 @@ def limited_to(max_rows: int) -> Callable[[Path], None]:
     return write
 
 
-def test_sizes_that_find_no_room_on_the_device_get_no_bucket(tmp_path: Path) -> None:
+def test_sizes_that_exceed_the_memory_of_the_device_get_no_bucket(tmp_path: Path) -> None:
     model = open_model(tmp_path / "m", limited_to(32), [])
     model.bind(BufferDevice(), CANDIDATES, 60.0, choose=True)
     assert model.buckets

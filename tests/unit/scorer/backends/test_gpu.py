@@ -1,4 +1,4 @@
-"""A GPU that is not there is named by what is missing, in the order in which it is looked for."""
+"""An unavailable GPU is reported with the first missing part: the provider library, the driver or the device."""
 
 import ctypes
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_the_first_device_is_described(tmp_path: Path) -> None:
         ("cuda", driver(error=100), "", "error 100", "NVIDIA driver"),
     ],
 )
-def test_what_is_missing_is_named_with_the_way_out(
+def test_missing_parts_are_named_with_the_remedy(
     device: str, scripted_driver: Any, missing: str, message: str, hint: str
 ) -> None:
     with pytest.raises(BackendMissing, match=device) as raised:

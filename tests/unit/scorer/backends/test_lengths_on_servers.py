@@ -1,4 +1,4 @@
-"""Lengths that vary in the requests of both protocols, to channels that answer here."""
+"""Arrays of varying length in the requests of both protocols, to channels in this process."""
 
 import json
 from pathlib import Path

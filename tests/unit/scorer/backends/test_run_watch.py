@@ -23,7 +23,7 @@ class Flag:
     terminate: bool = False
 
 
-def test_a_run_is_ended_when_its_time_is_over_and_the_next_one_is_not() -> None:
+def test_a_run_is_ended_after_its_time_limit_and_the_next_run_is_not() -> None:
     now = [0.0]
     watch, options = RunTimeout(FOR_EVER, lambda: lambda: now[0]), Flag()
 

@@ -1,4 +1,4 @@
-"""Tensors of any shape and constants in the requests of both protocols, to channels that answer here."""
+"""Tensors of any shape and constants in the requests of both protocols, to channels in this process."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ Sent = list[dict[str, NDArray[Any]]]
 
 
 class Channel:
-    """A server whose answer is y = the mean of every x. It keeps what it was sent."""
+    """A server that answers y = the mean of each x, and records the tensors of its requests."""
 
     def __init__(self, shapes: Mapping[str, tuple[str, list[int]]] = SHAPES) -> None:
         self.shapes = shapes

@@ -1,4 +1,4 @@
-"""What `scorer check` reports of tables."""
+"""The findings of `scorer check` about tables."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `scorer status` prints, and the rate limit of `scorer emit`."""
+"""The output of `scorer status`, and the rate limit of `scorer emit`."""
 
 import io
 from typing import Any

@@ -86,7 +86,7 @@ def rollout(state: ConsoleState, *rollout_records: Told) -> None:
 
 
 def in_canary(state: ConsoleState, **changed: Any) -> None:
-    """Add a rollout with a canary of 5 percent at revision 3; `changed` overrides the report of its controller."""
+    """Add a rollout with a canary of 5 percent at revision 3. `changed` overrides the report of its controller."""
     rollout(state, *rollouts.in_canary(NOW), rollouts.state(NOW - 1, 1, **changed))
 
 

@@ -31,7 +31,7 @@ COVERAGES = {"champion": 0.81, "challenger": 0.79}
 
 
 def recording_actions() -> Any:
-    """A replacement of ActionRunner that records its calls."""
+    """Return a replacement of ActionRunner that records its calls."""
     return create_autospec(ActionRunner, instance=True)
 
 
@@ -93,7 +93,7 @@ def busy() -> ConsoleState:
     state.flow.tick(state.scorers, console_records.NOW)
     state.record_action(Action(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.record_error("kafka", SCRIPT, "hint", 0.0)
-    state.record_error("registry", "gone", "hint", 0.0)
+    state.record_error("registry", "unreachable", "hint", 0.0)
     return state
 
 
@@ -287,7 +287,7 @@ def test_unreadable_attestations_are_reported_unless_the_registry_is_unavailable
         "attestations cannot be read</strong> since 1970-01-01 00:00:00Z: no answer (try)"
         in client(state).get("/training").text
     )
-    state.record_error("registry", "gone", "hint", 0.0)
+    state.record_error("registry", "unreachable", "hint", 0.0)
     page = client(state).get("/training").text
     assert "attestations cannot be read" not in page
     assert "The registry is unavailable" in page

@@ -36,7 +36,7 @@ def end(offset: int, partition: int = 0) -> Message:
 class Group:
     """A consumer over a scripted client and scripted topics.
 
-    `committed` are the group's offsets with their marks. `waiting` are the messages that the client returns next; a callable
+    `committed` are the group's offsets with their metadata. `waiting` are the messages that the client returns next; a callable
     among them is called in its turn. `reads` is the offset from which each partition is read.
     """
 

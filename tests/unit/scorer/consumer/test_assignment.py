@@ -1,4 +1,4 @@
-"""What is known of the partitions that are ours, how each begins, and what a batch of them stops at."""
+"""The assigned partitions: their offsets and metadata, their start positions, and the end of a batch."""
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -32,7 +32,7 @@ def taken(partitions: AssignedPartitions, *places: Partition) -> Batch:
     return batch
 
 
-def test_offsets_carry_the_mark_with_the_id_of_their_topic() -> None:
+def test_offsets_have_metadata_with_the_id_of_their_topic() -> None:
     partitions = assigned(PARTITION_0, PARTITION_1)
     batch = taken(partitions, PARTITION_0, PARTITION_1)
     positions = partitions.offsets(batch, SCORED)
@@ -43,7 +43,7 @@ def test_offsets_carry_the_mark_with_the_id_of_their_topic() -> None:
     assert [(p.partition, p.offset) for p in partitions.offsets(batch, SCORED, {PARTITION_1: 6})] == [(1, 6)]
 
 
-def test_a_commit_counts_only_where_the_partition_has_been_ours_since() -> None:
+def test_a_commit_counts_only_for_partitions_that_stayed_assigned() -> None:
     partitions = assigned(PARTITION_0, PARTITION_1, after=AnswerStartOffsets([1], [2]))
     batch = taken(partitions, PARTITION_0, PARTITION_1)
     partitions.remove([PARTITION_1])
@@ -75,13 +75,13 @@ def test_a_partition_is_level_at_its_end_once_everything_before_is_answered() ->
     }
 
 
-def test_answers_of_a_topic_made_again_are_named_until_one_is_committed() -> None:
+def test_answer_offsets_of_a_recreated_topic_are_known_until_a_commit() -> None:
     partitions = assigned(PARTITION_0, after=AnswerStartOffsets([1], [2]))
     partitions.rewind(StartPosition("position", TopicPartition(*PARTITION_0, 5), OffsetMetadata(topic_id="one")))
     assert partitions.answers_from(PARTITION_0) == AnswerStartOffsets([1], [2])
 
 
-def test_of_a_partition_that_is_not_ours_nothing_is_known() -> None:
+def test_a_partition_that_is_not_assigned_has_no_state() -> None:
     partitions = assigned(PARTITION_0)
     partitions.remove([PARTITION_0, PARTITION_1])
     assert (len(partitions), PARTITION_0 in partitions, partitions.next(PARTITION_0)) == (0, False, None)
@@ -129,7 +129,7 @@ def test_start_of_a_partition(
         (1, 10, BATCH_BYTES, "bytes", 1),
     ],
 )
-def test_a_batch_says_what_it_stopped_at(available: int, requested: int, size: int, end: End, expected_count: int) -> None:
+def test_a_batch_has_the_reason_of_its_end(available: int, requested: int, size: int, end: End, expected_count: int) -> None:
     group = Group()
     group.assign(0)
     group.waiting += [event(offset, size=size) for offset in range(available)]
@@ -139,8 +139,8 @@ def test_a_batch_says_what_it_stopped_at(available: int, requested: int, size: i
 
 
 @given(sizes=st.lists(st.integers(0, 3 * BATCH_BYTES), min_size=1, max_size=200), max_events=st.integers(1, 200))
-def test_a_batch_holds_no_more_bytes_than_expected_and_at_least_one_event(sizes: list[int], max_events: int) -> None:
-    """Where the largest event is known, the limit is passed by the last event of the batch at most."""
+def test_a_batch_has_at_least_one_event_and_no_more_bytes_than_expected(sizes: list[int], max_events: int) -> None:
+    """If the largest event is known, only the last event of the batch may exceed the limit."""
     largest, batch_sizes = max(sizes), [sizes[0]]
     while (chunk_length := chunk(max_events - len(batch_sizes), sum(batch_sizes), largest)) > 0:
         chunk_sizes = sizes[len(batch_sizes) : len(batch_sizes) + chunk_length]

@@ -1,4 +1,4 @@
-"""What is asked again while no broker tells the committed offsets, and what is not."""
+"""The requests for committed offsets and log ends that are repeated while brokers are unavailable."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,7 @@ def metadata(partitions: dict[int, SimpleNamespace]) -> SimpleNamespace:
 
 
 class ScriptedConsumer:
-    """A consumer that answers so, one after the other, and how often its owner was called while it waited."""
+    """A consumer that returns these responses in turn. `checks` counts the checks of its context."""
 
     def __init__(self, *responses: Any) -> None:
         self.checks = 0
@@ -53,13 +53,13 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ANSWERED_LATER))
-def test_brokers_that_are_away_are_asked_again(code: int) -> None:
+def test_requests_are_repeated_while_brokers_are_unavailable(code: int) -> None:
     scripted = ScriptedConsumer(failing(code), failing(code), [POSITION])
     assert scripted.committed() == [POSITION]
     assert scripted.checks == 2
 
 
-def test_the_edges_are_asked_again_too() -> None:
+def test_requests_for_log_ends_are_repeated_too() -> None:
     scripted = ScriptedConsumer(failing(KafkaError._TIMED_OUT), [POSITION])
     assert group_offsets.edges(scripted.consumer, scripted.admin, [("flights", 0)], OFFSET_END, scripted.context) == {
         ("flights", 0): 7
@@ -68,7 +68,7 @@ def test_the_edges_are_asked_again_too() -> None:
     assert scripted.checks == 1
 
 
-def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
+def test_log_ends_of_partitions_without_a_leader_are_omitted() -> None:
     scripted = ScriptedConsumer([POSITION])
     partitions = {0: SimpleNamespace(leader=2), 1: SimpleNamespace(leader=-1)}
     scripted.admin.list_topics.side_effect = None
@@ -80,16 +80,16 @@ def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
     )
     assert edges == {("flights", 0): 7}
     ((requested,), _) = scripted.consumer.offsets_for_times.call_args
-    assert not scripted.consumer.list_topics.called, "within a rebalance callback that would end the process"
+    assert not scripted.consumer.list_topics.called, "list_topics within a rebalance callback ends the process"
     assert [p.partition for p in requested] == [0]
 
 
-def test_a_stop_ends_the_waiting_and_after_a_while_it_is_for_another_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_ends_the_wait_and_a_long_outage_ends_the_membership(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopping() -> None:
-        raise Aborted("asked to stop")
+        raise Aborted("a stop was requested")
 
     scripted = ScriptedConsumer(failing(KafkaError._TRANSPORT), [POSITION])
-    with pytest.raises(Aborted, match="asked to stop"):
+    with pytest.raises(Aborted, match="a stop was requested"):
         scripted.committed(Context(raise_if_cancelled=stopping))
     monkeypatch.setattr(group_offsets, "RETRY_SECONDS", -1.0)
     with pytest.raises(MemberLost, match="the group's offsets cannot be read"):
@@ -99,7 +99,7 @@ def test_a_stop_ends_the_waiting_and_after_a_while_it_is_for_another_to_ask(monk
 @pytest.mark.parametrize(
     ("code", "error"), [(KafkaError.UNKNOWN_MEMBER_ID, Evicted), (KafkaError.GROUP_AUTHORIZATION_FAILED, Fatal)]
 )
-def test_a_refusal_is_not_asked_again(code: int, error: type[Exception]) -> None:
+def test_a_refused_request_is_not_repeated(code: int, error: type[Exception]) -> None:
     scripted = ScriptedConsumer(failing(code), [POSITION])
     with pytest.raises(error):
         scripted.committed()

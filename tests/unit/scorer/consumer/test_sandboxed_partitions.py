@@ -14,7 +14,7 @@ PARTITION = ("flights", 0)
 
 
 class Answering:
-    """A process that gives these answers."""
+    """A sandbox process that returns these answers."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = deque(answers)
@@ -51,7 +51,7 @@ def test_a_partition_of_a_scorer_that_died_and_has_joined_again_is_a_suspect() -
     assert suspects().suspects_among(start_positions, DeadOwners(members=frozenset({"before"})), "m") == {("flights", 0): 10}
 
 
-def test_those_of_an_earlier_process_of_this_name_are_suspects_until_they_are_claimed() -> None:
+def test_partitions_of_an_earlier_process_of_this_name_are_suspects_until_they_are_claimed() -> None:
     sandboxed = suspects()
     before = [start_position(0, "scoring.a", "before")]
     assert sandboxed.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
@@ -77,7 +77,7 @@ def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
     assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0].reason
 
 
-def test_records_that_wait_are_forgotten_with_their_partition() -> None:
+def test_waiting_records_are_dropped_with_their_partition() -> None:
     sandboxed = suspects(rows(10, 11))
     sandboxed.add(PARTITION, 10)
     assert sandboxed.take(lambda _: 1, lambda _: True, 0.0) is not None
@@ -95,8 +95,8 @@ def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_pas
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 7}, set())
 
 
-def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
-    """Else each rebalance gives the batch to a process that dies of it."""
+def test_a_suspect_partition_of_another_process_stays_a_suspect() -> None:
+    """Otherwise each rebalance assigns the batch to another process, which the batch kills."""
     group = Group(suspects=suspects(rows(5, 6), Ended(7)))
     group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.b", suspect=True)
     group.assign(0)
@@ -112,7 +112,7 @@ def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
     assert not OffsetMetadata.decode(position.metadata).suspect
 
 
-def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_resumed() -> None:
+def test_a_batch_that_the_client_cannot_decompress_is_skipped_and_the_partition_resumed() -> None:
     group = Group(suspects=suspects(Unreadable(9, "zstd", 300, 3, "too large"), Ended(10)))
     group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.b")
     group.assign(0)

@@ -1,4 +1,4 @@
-"""A bisection finds exactly the events that kill their process, and ends; the in-flight journal outlives a crash."""
+"""A bisection finds exactly the events that kill their process, and ends. The in-flight journal outlives a crash."""
 
 import os
 import signal

@@ -16,7 +16,7 @@ def start_process(path: Path) -> LoadJournal:
 
 
 def record_death(path: Path, identity: str) -> None:
-    """Leave the journal of a process that died while it loaded this version."""
+    """Write the journal of a process that died while it loaded this version."""
     start_process(path)
     journal = InFlightJournal(path)
     journal.write_loads(identity, journal.loads()[1])
@@ -47,7 +47,7 @@ def test_a_load_that_succeeds_clears_the_deaths_and_one_that_is_refused_does_not
     assert (start_process(path).deaths(DEADLY), journal.age_seconds()) == (0, 0.0)
 
 
-def test_a_process_that_is_asked_to_end_dies_of_no_version(tmp_path: Path) -> None:
+def test_the_end_of_a_stopped_process_counts_for_no_version(tmp_path: Path) -> None:
     path = tmp_path / "note"
     record_death(path, DEADLY)
     InFlightJournal(path).end_load()

@@ -112,9 +112,7 @@ def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_bat
 
 
 @pytest.mark.parametrize("build", [hostile_models.expanding, hostile_models.folded])
-def test_a_version_that_needs_more_memory_than_it_may_is_refused_with_the_limit(
-    site: Site, build: Callable[[Path], None]
-) -> None:
+def test_a_version_that_exceeds_the_memory_limit_is_refused_with_the_limit(site: Site, build: Callable[[Path], None]) -> None:
     with pytest.raises(ModelRefused, match=r"memory limit of 500 MiB \(model.load_bytes\): .*lloc"):
         site.trials(load_bytes=500 * MEBIBYTE).attempt(site.package(build), "v@1", always_wanted)
     assert site.outcomes == [REFUSED]
@@ -140,7 +138,7 @@ def test_a_trial_ends_as_soon_as_its_version_is_no_longer_wanted(site: Site) -> 
 
     with pytest.raises(Superseded):
         site.trials().attempt(site.package(hostile_models.endless), "v@1", is_wanted_once)
-    assert site.outcomes in ([], [SUPERSEDED]), "it may have been asked before the trial began"
+    assert site.outcomes in ([], [SUPERSEDED]), "the check may precede the start of the trial"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +168,7 @@ def test_no_process_of_a_trial_runs_after_the_trial(
     assert set(psutil.Process().children()) <= before
 
 
-def test_another_process_that_tries_the_same_version_is_waited_for_and_its_outcome_is_taken(site: Site) -> None:
+def test_a_trial_waits_for_another_process_with_the_same_version_and_uses_its_outcome(site: Site) -> None:
     package, first_trials, second_trials = site.package(), site.trials(), site.trials()
     second_is_waiting = threading.Event()
 
@@ -198,7 +196,7 @@ def test_a_cache_that_cannot_be_written_keeps_no_outcome(site: Site) -> None:
     assert site.outcomes == [ACCEPTED] * 2
 
 
-def test_a_worker_has_its_part_of_the_free_memory_and_never_less_than_the_least() -> None:
+def test_a_worker_has_its_share_of_the_free_memory_and_at_least_the_minimum() -> None:
     gibibyte = 1 << 30
     container = Memory(limit=10 * gibibyte, used=2 * gibibyte)
     assert share_of(container, 1) == container.free - gibibyte // 2 - trial_load.INTERPRETER_BYTES

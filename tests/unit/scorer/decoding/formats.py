@@ -1,4 +1,4 @@
-"""What the tests of input formats share: two signatures, events for them, a decoder that could not be plainer, and damage."""
+"""Helpers of the tests of input formats: signatures, events for them, a plain decoder, and damaged events."""
 
 import json
 import math
@@ -53,7 +53,7 @@ PATHS = {
     "other": "note.other",
     "id": "meta.id",
 }
-"""Where the fields of MIXED are in nested events; those that are not here stay at the top."""
+"""The paths of the fields of MIXED in nested events. Other fields are at the top."""
 
 
 def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
@@ -112,7 +112,7 @@ def plain(signature: Signature, event: Mapping[str, Any]) -> dict[str, list[Any]
 
 
 def assert_plain(decoded: Decoded, signature: Signature, events: Sequence[Mapping[str, Any] | None]) -> None:
-    """Each event that is there was decoded as the plain decoder does it, each that is None was rejected."""
+    """Assert that each event was decoded as by the plain decoder, and that each None was rejected."""
     assert decoded.rows == [at for at, event in enumerate(events) if event is not None]
     assert sorted(decoded.rejected) == [at for at, event in enumerate(events) if event is None]
     rows = [plain(signature, event) for event in events if event is not None]
@@ -140,7 +140,7 @@ def assert_same(first: Decoded, second: Decoded, count: int) -> None:
 
 @st.composite
 def damaged(draw: st.DrawFn, value: bytes) -> bytes:
-    """Draw the same bytes with one error, which may go unnoticed."""
+    """Draw the same bytes with one error, which may leave the event valid."""
     at = draw(st.integers(0, len(value)))
     match draw(st.sampled_from(["cut", "drop", "insert", "change", "twice"])):
         case "cut":
@@ -157,7 +157,7 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
 
 
 def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Scanner:
-    """One for numbers of these names."""
+    """Return a scanner for numbers of these names."""
     return scanner_for(
         [NumberField(name, default) for name, default in zip(names, absent or [None] * len(names), strict=True)], "id"
     )

@@ -1,4 +1,4 @@
-"""What the tests of Avro and Protobuf share: settings, schemas, and encoders that are not ours."""
+"""Helpers of the tests of Avro and Protobuf: settings, schemas, and encoders of other libraries."""
 
 import io
 import json
@@ -31,7 +31,7 @@ message Event {
 
 
 def avro_record(**fields: Any) -> dict[str, Any]:
-    """Of these fields and types; a name that ends in `_` is of one that may be null."""
+    """Return a record schema of these fields and types. A field whose name ends in `_` may be null."""
     stated = [
         {"name": name[:-1], "type": ["null", type_], "default": None} if name.endswith("_") else {"name": name, "type": type_}
         for name, type_ in fields.items()
@@ -119,7 +119,7 @@ def with_nested_schema(format_: str, folder: Path) -> tuple[Encode, Settings]:
 
 
 def _for_proto(value: Any) -> Any:
-    """Without null: absent fields, and empty elements."""
+    """Replace null by absent fields and empty elements."""
     if isinstance(value, dict):
         return {key: _for_proto(element) for key, element in value.items() if element is not None}
     return [{} if element is None else _for_proto(element) for element in value] if isinstance(value, list) else value
@@ -155,6 +155,6 @@ def proto_class(text: str, name: str | None) -> Any:
 
 
 def proto_encoder(text: str, **constants: Any) -> Encode:
-    """Messages `Event` without a header, with `more` in each."""
+    """Return an encoder of `Event` messages without a header, with these constants in each message."""
     new = proto_class(text, "Event")
     return lambda event: new(**{k: v for k, v in (constants | dict(event)).items() if v is not None}).SerializeToString()

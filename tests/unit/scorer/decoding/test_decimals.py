@@ -110,7 +110,7 @@ def test_a_decimal_as_text_names_debeziums_setting(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["n/a", "", {"scale": 2, "value": "?"}, {"scale": True, "value": "AQ=="}, {"scale": 2}])
-def test_other_texts_and_objects_do_not(value: Any) -> None:
+def test_other_texts_and_objects_do_not_name_debeziums_setting(value: Any) -> None:
     decoded = JsonDecoder(SIGNATURE, "id", 1_000).decode([json.dumps({"a": value}).encode()])
     assert decoded.rejected[0].reason is Reason.WRONG_TYPE
     assert "Debezium" not in str(decoded.rejected[0])

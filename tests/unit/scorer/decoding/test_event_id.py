@@ -1,4 +1,4 @@
-"""The id of an event: what counts as absent."""
+"""The id of an event: absent ids, and the ids in their place."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Arrays of a shape, flat and nested, in every format: what is good, and how a bad one is named."""
+"""Arrays of a shape, flat and nested, in every format: valid arrays, and the errors of invalid ones."""
 
 import io
 import json
@@ -68,7 +68,7 @@ EXPECTED_SHAPE = "(shape [2, 3], nested or flat)"
         (None, Reason.MISSING_FIELD, "required field 'v' is missing or null"),
     ],
 )
-def test_a_bad_array_is_named_with_its_place(value: Any, reason: Reason, message: str) -> None:
+def test_an_invalid_array_is_named_with_its_place(value: Any, reason: Reason, message: str) -> None:
     error = poison(json.dumps({"v": value}), signature())
     assert error.reason == reason
     assert message in str(error)
@@ -90,12 +90,12 @@ def test_a_bad_array_is_named_with_its_place(value: Any, reason: Reason, message
         ("string", [["a", "b", 3], ["d", "e", "f"]], Reason.WRONG_TYPE, "field 'v'[0][2]: 3 is not a string"),
     ],
 )
-def test_a_bad_element_is_named_with_its_place(dtype: str, value: Any, reason: Reason, message: str) -> None:
+def test_an_invalid_element_is_named_with_its_place(dtype: str, value: Any, reason: Reason, message: str) -> None:
     error = poison(value, signature(dtype))
     assert (error.reason, message in str(error)) == (reason, True), str(error)
 
 
-def test_a_bad_array_harms_no_other() -> None:
+def test_an_invalid_array_affects_no_other() -> None:
     valid_arrays = [[[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6]]
     values = [
         json.dumps({"v": element}).encode() for element in (valid_arrays[0], [[1]], valid_arrays[1], [1], valid_arrays[0])
@@ -106,7 +106,7 @@ def test_a_bad_array_harms_no_other() -> None:
     assert sorted(decoded_batch.rejected) == [1, 3]
 
 
-def test_what_is_shown_of_a_hostile_array_is_short_however_large_and_deep_it_is() -> None:
+def test_the_error_of_a_large_or_deep_array_is_short() -> None:
     for value in ([["x" * 100_000] * 3] * 2, [[[[[0] * 10_000] * 3]]], {"a": [0] * 10_000}):
         assert len(str(poison(value, signature()))) < 400
     for depth in (500, 20_000):
@@ -119,7 +119,7 @@ def test_what_is_shown_of_a_hostile_array_is_short_however_large_and_deep_it_is(
         st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=2, max_size=2
     )
 )
-def test_nested_and_flat_say_the_same(value: list[list[float]]) -> None:
+def test_nested_and_flat_arrays_are_equal(value: list[list[float]]) -> None:
     flat = [element for row in value for element in row]
     tensors = [decoded(element, signature()).tensors["x"] for element in (value, flat)]
     assert tensors[0].tolist() == tensors[1].tolist() == [flat]
@@ -146,7 +146,7 @@ ARRAYS: list[Decoder] = [JsonArrayDecoder(signature(), LARGEST), JsonEnvelopeDec
 
 
 @pytest.mark.parametrize("decoder", ARRAYS, ids=["json-array", "json-envelope"])
-def test_bad_arrays_without_names(decoder: Decoder) -> None:
+def test_invalid_arrays_without_names(decoder: Decoder) -> None:
     events: list[Any] = [[[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6], [[1, 2, 3], [4, 5]]]
     wrapped = [{"id": "a", "features": element} for element in events] if isinstance(decoder, JsonEnvelopeDecoder) else events
     decoded_batch = decoder.decode([json.dumps(element).encode() for element in wrapped])
@@ -200,7 +200,7 @@ def test_avro_arrays_may_be_nested() -> None:
     assert str(decoded_batch.rejected[1]) == f"field 'v'[1]: an array of 3 was expected, not of 1 {EXPECTED_SHAPE}"
 
 
-def test_what_producers_are_told() -> None:
+def test_schemas_for_producers_have_both_forms() -> None:
     alternatives = json.loads(generate.json_schema(signature(), "m", None))["properties"]["v"]["anyOf"]
     assert [(element["minItems"], element["items"].get("maxItems")) for element in alternatives] == [(6, None), (2, 3)]
     optional = json.loads(generate.json_schema(signature(required=False, default=0), "m", None))["properties"]["v"]["anyOf"]

@@ -1,4 +1,4 @@
-"""Fields by path: what bad events are told, that nested events mean what flat ones mean, and ids."""
+"""Fields by path: the errors of invalid events, the equivalence of nested and flat events, and ids."""
 
 import json
 import math
@@ -83,7 +83,7 @@ ITEM = "field 'price' (items[1].price)"
         ([], Reason.WRONG_TYPE, "the event is a JSON list, not an object"),
     ],
 )
-def test_what_is_bad_is_named_with_its_path(event: Any, reason: Reason, message: str) -> None:
+def test_an_invalid_field_is_named_with_its_path(event: Any, reason: Reason, message: str) -> None:
     valid_event = json.dumps({"after": {"amount": 1}}).encode()
     decoded = JsonDecoder(SIGNATURE, None, 1_000).decode([valid_event, json.dumps(event).encode(), valid_event])
     assert decoded.rows == [0, 2]
@@ -152,7 +152,7 @@ def test_protobuf_messages_in_messages(tmp_path: Path) -> None:
         ("more[0]", "more is an object, not an array with an element 0"),
     ],
 )
-def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, message: str) -> None:
+def test_protobuf_steps_that_are_missing_in_the_schema(tmp_path: Path, path: str, message: str) -> None:
     signature = signature_of(("x", "float32", [{"name": "f", "path": path}]))
     decoder = SchemaDecoder(signature, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
     event = proto_encoder(PROTO)({"after": {"amount": 1}, "items": [{"price": 1}], "more": {"x": 1.0}})
@@ -160,7 +160,7 @@ def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, messa
     assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, f"field 'f' ({path}): {message}")
 
 
-def test_maps_have_names_too(tmp_path: Path) -> None:
+def test_keys_of_maps_are_names(tmp_path: Path) -> None:
     fields: list[Any] = [{"name": "a", "path": "more.a"}, {"name": "b", "path": "more.b", "default": "nan"}]
     signature = signature_of(("x", "float32", fields))
     decoder, encode = avro(tmp_path, signature, id="header:ce_id")
@@ -189,8 +189,8 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(EVENTS, max_size=4))
-def test_any_event_is_read_as_its_paths_say(events: list[Any]) -> None:
-    """Whole batches as each event alone; the first step that cannot be gone is what a dead letter names."""
+def test_any_event_is_read_by_its_paths(events: list[Any]) -> None:
+    """A batch is read like its single events. A dead letter names the first invalid step."""
     values = [json.dumps(event).encode() for event in events]
     decoded_batch = JsonDecoder(SIGNATURE, "after.id", 10_000).decode(values)
     for row, event in enumerate(events):
@@ -222,7 +222,7 @@ anything = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(
 
 
 @given(st.lists(mixed_events, max_size=4), st.data())
-def test_nested_events_mean_what_flat_ones_mean(events: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_nested_events_equal_flat_events(events: list[dict[str, Any]], data: st.DataObject) -> None:
     for event in events:
         if data.draw(st.booleans()):
             event[data.draw(st.sampled_from([*event, "other", "size"]))] = data.draw(anything)
@@ -285,6 +285,6 @@ def test_formats_without_names_refuse_paths() -> None:
         )
 
 
-def test_what_is_placed_is_decoded() -> None:
+def test_an_event_that_is_built_from_paths_is_decoded() -> None:
     event = build_event((field.steps, 1) for field in SIGNATURE.fields)
     assert values_of(JsonDecoder(SIGNATURE, None, 1_000).decode([json.dumps(event).encode()])) == [1, 1, 1]

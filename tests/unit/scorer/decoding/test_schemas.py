@@ -1,4 +1,4 @@
-"""Schemas by the id in each event, and by file: what is found, what is not, and what that makes of an event."""
+"""Schemas by the id in each event and by file: known and unknown schemas, and the result of the event."""
 
 import json
 import os
@@ -29,7 +29,7 @@ SMALL_PROTO = 'syntax = "proto3"; message E { float a = 1; }'
 
 
 class CountingClient:
-    """Schemas by id, and how often each was asked for."""
+    """A client with schemas by id, which records the requested ids."""
 
     def __init__(self, schemas: Mapping[int, Schema]) -> None:
         self.schemas = dict(schemas)
@@ -87,7 +87,7 @@ def test_avro_schemas_change_within_a_batch() -> None:
         framed(8, b""),
         framed(9, b"\2a"),
         framed(1, avro_encoder(old)({"id": "ten", "a": 10.0})),
-        b"\0\xff\xff\xff\xff",  # no registry has such an id: none is asked
+        b"\0\xff\xff\xff\xff",  # an invalid id, which is not requested
     ]
     for _ in range(2):
         decoded = decoder.decode(values)
@@ -233,8 +233,8 @@ NESTS: dict[str, tuple[Schema, Callable[[int], bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("format_", NESTS)
-def test_an_event_of_any_depth_is_malformed_and_harms_no_other(format_: str, tmp_path: Path) -> None:
-    """In a process of its own: a reader without a limit would end it."""
+def test_an_event_that_nests_too_deeply_is_malformed_and_affects_no_other(format_: str, tmp_path: Path) -> None:
+    """The decoder runs in a separate process, which a reader without a limit would end."""
     deepest = 2_000 if format_ == "protobuf" else 100_000
     program = tmp_path / "decode.py"
     program.write_text(
@@ -254,8 +254,8 @@ def test_an_event_of_any_depth_is_malformed_and_harms_no_other(format_: str, tmp
 
 
 @pytest.mark.timeout(30)
-def test_types_that_share_their_parts_are_looked_at_once() -> None:
-    """Each of 60 types has two parts of the one before: 2**60 ways through them."""
+def test_types_that_share_their_parts_are_visited_once() -> None:
+    """Each of 60 types has two parts of the previous type, so there are 2**60 paths through them."""
     references = [("T0", json.dumps({**record(("a", "float")), "name": "T0"}))]
     for number in range(1, 60):
         parts = record(*((name, f"T{number - 1}") for name in "xy"))
@@ -265,7 +265,7 @@ def test_types_that_share_their_parts_are_looked_at_once() -> None:
     assert (decoded_batch.rows, decoded_batch.rejected) == ([0], {})
 
 
-def test_a_schema_that_nests_too_deeply_is_none() -> None:
+def test_a_schema_that_nests_too_deeply_is_invalid() -> None:
     deep: Any = "float"
     for _ in range(200):
         deep = {"type": "array", "items": deep}

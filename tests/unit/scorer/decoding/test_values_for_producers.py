@@ -1,4 +1,4 @@
-"""What producers and commands are told of fields from elsewhere and of bytes."""
+"""The schemas and examples for producers: fields from outside of the value, and bytes."""
 
 import json
 
@@ -27,7 +27,7 @@ OF_WHOLE_VALUE = signature_of(
 )
 
 
-def test_the_schemas_have_what_the_value_holds_and_say_what_stands_elsewhere() -> None:
+def test_schemas_have_the_fields_of_the_value_and_list_the_other_sources() -> None:
     result = json.loads(GENERATORS["json-schema"](MIXED, "m", "id"))
     assert result["description"] == OTHER_SOURCES
     assert result["required"] == ["image", "a"]
@@ -108,5 +108,5 @@ def test_another_place_or_kind_breaks_events() -> None:
     assert [item.change for item in find_incompatible_changes(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
 
 
-def test_base64_is_read_as_it_is_written() -> None:
+def test_base64_is_read_back_exactly() -> None:
     assert binary_fields.from_base64(binary_fields.to_base64(bytes(range(256)))) == bytes(range(256))

@@ -46,7 +46,7 @@ def test_line_that_is_no_event_is_rejected_with_a_remedy(data: bytes, message: s
     assert raised.value.exit_code == USAGE
 
 
-def test_the_lines_before_a_bad_one_are_events() -> None:
+def test_the_lines_before_an_invalid_line_are_events() -> None:
     lines = events(io.BytesIO(b'{"a": 1}\n{"a": 2}\nnull\n'), "object")
     assert [next(lines), next(lines)] == [(1, b'{"a": 1}', {"a": 1}), (2, b'{"a": 2}', {"a": 2})]
     with pytest.raises(Fatal, match="line 3 is 'null'"):

@@ -152,13 +152,13 @@ def test_a_version_with_a_single_decision_needs_configured_classes() -> None:
     assert assessed(scores, decided(scores), labels, NAMES).versions[0].matrix == ((1, 0), (1, 0))
 
 
-def test_nothing_is_no_figure() -> None:
+def test_without_answers_or_labels_there_are_no_figures() -> None:
     assert assessed([], [], []).versions == ()
     assert assessed([0.5], ["late"], []).labelled == 0
     assert assessed([], [], [Label("0", "late")]).unmatched == 1
 
 
-def test_classes_of_equal_mean_have_one_order_whatever_was_answered_first() -> None:
+def test_classes_of_equal_mean_have_the_same_order_for_any_order_of_answers() -> None:
     assessment = [assessed([0.5, 0.5], decisions, [Label("0", 0.0)]).classes for decisions in (["a", "b"], ["b", "a"])]
     assert assessment == [("a", "b"), ("a", "b")]
 

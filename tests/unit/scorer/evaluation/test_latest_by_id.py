@@ -35,7 +35,7 @@ def values_by_id(newest: NewestRows) -> dict[tuple[int, ...], int]:
 
 
 @given(RECORDS, st.randoms())
-def test_the_newest_row_counts_however_rows_come(records: list[Record], random: "object") -> None:
+def test_the_newest_row_counts_in_any_order_of_the_rows(records: list[Record], random: "object") -> None:
     order = list(range(len(records)))
     random.shuffle(order)  # type: ignore[attr-defined]
     newest = rows_of(records, order).newest()
@@ -56,7 +56,7 @@ def test_rows_with_one_id_are_joined(first_ids: set[int], second_ids: set[int]) 
     ]
 
 
-def test_rows_of_several_widths_stand_in_one_column() -> None:
+def test_rows_of_several_widths_are_in_one_column() -> None:
     rows = RowsById()
     for width in (0, 2, 1):
         rows.add(hash_ids([f"{width}"]), 0, np.array([width]), np.array([0]), row=np.ones((1, width)))

@@ -42,7 +42,7 @@ def test_brier_of_several_classes_is_that_of_scikit_learn(classes: int, seed: in
 
 
 @pytest.mark.parametrize("scores", [[], [-0.1, 0.5], [0.5, 1.5]])
-def test_what_is_no_probability_has_neither_brier_nor_calibration(scores: list[float]) -> None:
+def test_scores_that_are_no_probabilities_have_neither_brier_nor_calibration(scores: list[float]) -> None:
     column, true = np.array(scores), np.ones(len(scores), np.bool_)
     assert quality_metrics.brier(column, true) is None
     assert quality_metrics.calibration(column, true) == []

@@ -1,4 +1,4 @@
-"""Which versions need the feature log, and the errors if it is not configured or lacks inputs."""
+"""Which versions need the feature log, and the errors if it is not configured or has not all inputs."""
 
 import pytest
 

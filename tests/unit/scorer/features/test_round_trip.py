@@ -58,7 +58,7 @@ def array_of(values: list[Any], dtype: str) -> NDArray[Any]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Signature, dict[str, NDArray[Any]], int]:
-    """A signature, the tensors of some events, and the number of events."""
+    """Draw a signature, the tensors of some events, and the number of events."""
     count = draw(st.integers(1, 5))
     tensors: list[TensorInput] = []
     values: dict[str, NDArray[Any]] = {}

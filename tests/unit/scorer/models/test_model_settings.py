@@ -1,4 +1,4 @@
-"""What settings make of each other, and what they refuse."""
+"""Settings that are derived from others, and rejected settings."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ BASIS: dict[str, Any] = {
 
 
 def settings(tmp_path: Path, model: dict[str, Any], *flags: str) -> Settings:
-    """From a file in `tmp_path`, with these flags over it."""
+    """Load settings from a file in `tmp_path`, with these flags."""
     path = tmp_path / "scorer.yaml"
     path.write_text(json.dumps({**BASIS, "model": {"source": "oci:./r", **model}}))
     return load(path, flags).settings
@@ -44,9 +44,7 @@ def test_a_version_in_the_source_is_rejected_in_favour_of_the_tag(tmp_path: Path
         (["batching.max_events=7"], 1_000),
     ],
 )
-def test_a_deadline_that_nobody_has_set_follows_from_the_latency_target(
-    tmp_path: Path, flags: list[str], deadline: float
-) -> None:
+def test_the_default_of_the_deadline_follows_from_the_latency_target(tmp_path: Path, flags: list[str], deadline: float) -> None:
     assert settings(tmp_path, {}, *flags).model.deadline_ms == deadline
 
 

@@ -1,4 +1,4 @@
-"""Whose keys a canary answers, against xxh64 written out from its specification."""
+"""The keys that a canary answers, compared with xxh64 implemented from its specification."""
 
 import hashlib
 
@@ -76,7 +76,7 @@ def test_the_hash_is_that_of_the_specification(texts: list[bytes], seed: int) ->
     assert xxhash.xxh64(packed([*texts, b"k"]).columns.keys, seed).tolist() == [*expected, xxh64(b"k", seed)]
 
 
-def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_split_is_the_same_without_the_native_part(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[bytes | None] = [b"k%d" % number * (number % 9) for number in range(300)]
     keys[7] = None
     natively = TrafficSplit.of(DIGEST, 20).canary(packed(keys))
@@ -97,7 +97,7 @@ def test_the_arm_is_that_of_the_hash_of_the_key_or_of_the_position(keys: list[by
     ] == expected
 
 
-def test_a_greater_share_only_adds_keys_and_each_is_as_large_as_it_says() -> None:
+def test_a_greater_share_only_adds_keys_and_has_the_configured_size() -> None:
     before = np.zeros(len(KEYS), bool)
     for percent in (1, 5, 25, 60, 99):
         selected = np.array(canary(TrafficSplit.of(DIGEST, percent), list(KEYS)))

@@ -1,4 +1,4 @@
-"""The version policy: one action at a time, towards the aspired versions, never away from a working one."""
+"""The version policy: one action at a time towards the aspired versions, without a loss of a working version."""
 
 import itertools
 from dataclasses import replace
@@ -59,7 +59,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots(), st.booleans())
-def test_it_settles_and_stays_settled(snapshot: Snapshot, is_valid: bool) -> None:
+def test_the_policy_settles_and_stays_settled(snapshot: Snapshot, is_valid: bool) -> None:
     current = snapshot
     for _ in range(20):
         if next_action(current) == Wait():
@@ -79,7 +79,7 @@ def test_it_settles_and_stays_settled(snapshot: Snapshot, is_valid: bool) -> Non
 
 
 @given(snapshots())
-def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(snapshot: Snapshot) -> None:
+def test_a_served_version_is_never_unloaded_and_a_refused_version_is_never_served(snapshot: Snapshot) -> None:
     match next_action(snapshot):
         case UnloadVersion(digest):
             assert digest not in snapshot.serving.values()
@@ -101,7 +101,7 @@ VALID_VERSIONS = {"good", "better", "fresh"}
 
 
 def settle(snapshot: Snapshot) -> Snapshot:
-    """Do what the policy asks for until it waits, where the versions in FIT are good."""
+    """Run the actions of the policy until it waits. The versions in VALID_VERSIONS are valid."""
     for _ in range(20):
         action = next_action(snapshot)
         snapshot = after(snapshot, is_valid=isinstance(action, LoadVersion) and action.digest in VALID_VERSIONS)
@@ -120,7 +120,7 @@ def follow(serving: dict[str, str], revision: int, states: dict[str, VersionStat
 
 @pytest.mark.parametrize("polled", [subset for count in range(6) for subset in itertools.combinations(HISTORY, count)])
 def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(polled: tuple[int, ...]) -> None:
-    """Each has polled another part of the history; the last poll is common to all that saw that much of the channel."""
+    """Each scorer has polled another part of the history. The last poll is common to all."""
     for named_revision, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
         snapshot = Snapshot({}, 0, {}, 0, {})
         for at in (*(polled_at for polled_at in polled if polled_at < named_revision), named_revision):
@@ -131,7 +131,7 @@ def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(
 def test_a_state_is_refused_with_its_champion_alone() -> None:
     aspired = {"champion": "a", "canary": "b"}
     states = {"a": VersionState.READY, "b": VersionState.REFUSED}
-    assert is_refused(Snapshot({}, 0, {}, 0, states)), "nothing that could be served was seen"
+    assert is_refused(Snapshot({}, 0, {}, 0, states)), "no servable version was aspired"
     assert is_refused(Snapshot({"champion": "b", "canary": "a"}, 2, {}, 0, states))
     for serving, revision in ((champion("a"), 2), (champion("a"), 1), (champion("c"), 1), ({}, 0)):
         assert not is_refused(Snapshot(aspired, 2, serving, revision, states)), "served already, or to be served"
@@ -151,5 +151,5 @@ def test_the_candidate_of_a_refused_champion_is_not_loaded() -> None:
     assert next_action(Snapshot(aspired, 2, champion("a"), 1, {"a": VersionState.READY, "b": VersionState.REFUSED})) == Wait()
 
 
-def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:
+def test_a_served_version_that_is_reloaded_is_not_flipped_to() -> None:
     assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == LoadVersion("a")

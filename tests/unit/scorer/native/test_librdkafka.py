@@ -20,7 +20,7 @@ OnDelivery = ctypes.CFUNCTYPE(None, POINTER, POINTER, POINTER)
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """A copy of the shared object: functions bound in it are not those of this process."""
+    """Return a copy of the shared object, so that functions bound in it are not those of this process."""
     return str(shutil.copy(OBJECT, tmp_path / "copy.so"))
 
 

@@ -1,4 +1,4 @@
-"""The status says whether the native part is loaded and why not; an object of other sources is not used."""
+"""The status of the native part: loaded, or the reason why not. An object of other sources is not used."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def _uncached() -> Iterator[None]:
     load.native_library.cache_clear()
 
 
-def test_the_environment_disables_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_disables_the_native_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compiler.SWITCH, "0")
     native = load.native_library()
     assert native.library is None
@@ -74,7 +74,7 @@ def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_any_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)

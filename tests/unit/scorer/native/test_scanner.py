@@ -1,4 +1,4 @@
-"""What the native scanner is certain about, and what it leaves to Python."""
+"""The events that the native scanner decodes, and the events that it leaves to Python."""
 
 import json
 import random
@@ -160,7 +160,7 @@ def test_an_event_may_be_an_array() -> None:
 
 
 def test_plain_events_are_certain() -> None:
-    """All that usual producers write: 17 digits, integers, exponents, other orders of keys, white space, more fields."""
+    """Events as usual producers write them: 17 digits, integers, exponents, other orders of keys, white space, more fields."""
     draw = random.Random(1)
     names = [f"feature_of_a_customer_{k}" for k in range(40)]
     scanner = scanner_of(names, [0.5] * 40)

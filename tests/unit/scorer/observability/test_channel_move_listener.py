@@ -1,9 +1,9 @@
-"""How often notices that a channel has moved lead to a question to the registry."""
+"""How often notices of channel moves lead to a request to the registry."""
 
 from scorer.observability.channel_move_listener import CallCoalescer
 
 
-def test_the_first_notice_is_passed_on_at_once_and_a_flood_of_others_together_later() -> None:
+def test_the_first_notice_is_forwarded_at_once_and_later_ones_together() -> None:
     coalescer = CallCoalescer(0.5)
     assert not coalescer.due(0.0)
     passed_on = []

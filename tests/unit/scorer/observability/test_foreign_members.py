@@ -1,4 +1,4 @@
-"""When the coordinator is queried for the members of the group, and what is logged."""
+"""When the coordinator is queried for the members of the group, and the log lines."""
 
 import logging
 
@@ -11,8 +11,8 @@ from publisher.kafka.isolated_groups import IsolatedGroups
 from scorer.observability.foreign_members import REPEAT_SECONDS, RETRY_SECONDS, SETTLE_SECONDS, ForeignMembers, select_foreign
 from tests.support.waiting import until
 
-OURS = GroupMember("n.a", "/10.0.0.1", 2)
-THEIRS = GroupMember("rdkafka", "/10.0.0.9", 2)
+SCORER_MEMBER = GroupMember("n.a", "/10.0.0.1", 2)
+FOREIGN_MEMBER = GroupMember("rdkafka", "/10.0.0.9", 2)
 PLACES = frozenset({("in", 0), ("in", 1)})
 
 
@@ -51,12 +51,12 @@ class WatchedGroup:
 
 
 def test_scorers_are_recognized_by_their_client_ids() -> None:
-    members = [OURS, THEIRS, GroupMember("n", "h", 0), GroupMember("nn.a", "h", 0), GroupMember("", "h", 0)]
+    members = [SCORER_MEMBER, FOREIGN_MEMBER, GroupMember("n", "h", 0), GroupMember("nn.a", "h", 0), GroupMember("", "h", 0)]
     assert [member.client_id for member in select_foreign(members, "n")] == ["rdkafka", "n", "nn.a", ""]
 
 
 def test_a_foreign_member_is_named_with_client_id_host_and_partitions(caplog: pytest.LogCaptureFixture) -> None:
-    watched = WatchedGroup(OURS, THEIRS)
+    watched = WatchedGroup(SCORER_MEMBER, FOREIGN_MEMBER)
     watched.after(0)
     watched.after(SETTLE_SECONDS)
     assert watched.watch.summary is not None
@@ -65,8 +65,8 @@ def test_a_foreign_member_is_named_with_client_id_host_and_partitions(caplog: py
     assert watched.reported_counts == [1]
 
 
-def test_it_is_asked_once_after_each_change_of_the_assignment_and_not_while_nothing_changes() -> None:
-    watched = WatchedGroup(OURS)
+def test_the_group_is_queried_once_after_each_change_of_the_assignment() -> None:
+    watched = WatchedGroup(SCORER_MEMBER)
     watched.after(0)
     assert watched.queries == 0, "the rebalance may not have ended"
     watched.after(SETTLE_SECONDS)
@@ -80,9 +80,10 @@ def test_it_is_asked_once_after_each_change_of_the_assignment_and_not_while_noth
 
 
 @pytest.mark.parametrize(
-    ("joined", "fails", "members"), [(True, False, [THEIRS]), (False, False, [OURS]), (True, True, [OURS])]
+    ("joined", "fails", "members"),
+    [(True, False, [FOREIGN_MEMBER]), (False, False, [SCORER_MEMBER]), (True, True, [SCORER_MEMBER])],
 )
-def test_it_is_asked_again_while_something_is_wrong(joined: bool, fails: bool, members: list[GroupMember]) -> None:
+def test_the_query_is_repeated_while_a_problem_persists(joined: bool, fails: bool, members: list[GroupMember]) -> None:
     watched = WatchedGroup(*members)
     watched.fails = fails
     watched.after(0, joined=joined)
@@ -115,7 +116,7 @@ def test_a_query_whose_process_is_aborted_leaves_the_members_unknown_and_is_repe
 
 
 def test_a_due_query_waits_until_a_broker_answers() -> None:
-    watched = WatchedGroup(OURS)
+    watched = WatchedGroup(SCORER_MEMBER)
     watched.after(0, joined=False)
     for _ in range(10):
         watched.after(RETRY_SECONDS, joined=False, brokers_answer=False)
@@ -126,19 +127,19 @@ def test_a_due_query_waits_until_a_broker_answers() -> None:
 
 def test_the_same_members_are_logged_seldom_and_others_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    watched = WatchedGroup(THEIRS)
+    watched = WatchedGroup(FOREIGN_MEMBER)
     watched.after(0)
     watched.after(SETTLE_SECONDS)
     for _ in range(int(REPEAT_SECONDS / RETRY_SECONDS)):
         watched.after(RETRY_SECONDS)
     assert len(caplog.records) == 2
-    watched.members = [THEIRS, GroupMember("other", "/10.0.0.8", 1)]
+    watched.members = [FOREIGN_MEMBER, GroupMember("other", "/10.0.0.8", 1)]
     watched.after(RETRY_SECONDS)
     assert len(caplog.records) == 3
-    watched.members = [THEIRS._replace(partitions=1), GroupMember("other", "/10.0.0.8", 2)]
+    watched.members = [FOREIGN_MEMBER._replace(partitions=1), GroupMember("other", "/10.0.0.8", 2)]
     watched.after(RETRY_SECONDS)
     assert len(caplog.records) == 3, "a rebalance among them is not a change of the members"
-    watched.members = [OURS]
+    watched.members = [SCORER_MEMBER]
     watched.after(RETRY_SECONDS)
     assert watched.watch.summary is None
     assert watched.reported_counts[-1] == 0

@@ -35,7 +35,7 @@ def test_a_scorer_whose_transaction_stays_open_for_long_is_not_ready(age: float 
     assert ready(counters) is None
 
 
-def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> None:
+def test_an_outage_is_the_first_reason_and_the_state_of_the_start_up_the_last() -> None:
     outages, late = Outages(), Counters(open_since=NOW - 40.0)
     assert ready(Counters(), joined=False) == "not yet in the consumer group"
     assert ready(late, joined=False) == "a transaction has been open for 40 s"
@@ -46,7 +46,7 @@ def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> Non
 
 
 @pytest.mark.parametrize(("scoring", "age", "live"), [(True, 59.0, True), (True, 60.0, False), (False, 600.0, True)])
-def test_a_scoring_thread_that_does_not_move_is_not_alive(scoring: bool, age: float, live: bool) -> None:
+def test_a_scoring_thread_without_progress_is_not_alive(scoring: bool, age: float, live: bool) -> None:
     fault = not_live(WorkerProgress(NOW - age, scoring=scoring), 60.0, lambda: NOW)
     assert (fault is None) == live
 
@@ -66,13 +66,13 @@ def test_an_event_after_a_quiet_hour_is_not_an_hour_late() -> None:
     assert clock.seconds({PARTITION: 1}, answered_ms, NOW_MS + 3_601_000) == {PARTITION: 1.0}
 
 
-def test_a_partition_that_never_answers_is_late_from_the_first_look_on() -> None:
+def test_the_lag_of_a_partition_without_answers_counts_from_the_first_check() -> None:
     clock = LagClock()
     assert clock.seconds({PARTITION: 7}, {}, NOW_MS) == {PARTITION: 0.0}
     assert clock.seconds({PARTITION: 9}, {}, NOW_MS + 120_000) == {PARTITION: 120.0}
 
 
-def test_a_partition_that_comes_back_is_not_judged_by_its_former_stay() -> None:
+def test_the_lag_of_a_reassigned_partition_starts_again() -> None:
     clock = LagClock()
     clock.seconds({PARTITION: 0}, {}, NOW_MS)
     clock.seconds({}, {}, NOW_MS + 60_000)

@@ -88,7 +88,7 @@ def test_links_are_to_sampled_spans_once_each_and_bounded(collector: Collector) 
     assert (len(span.links), span.dropped_links_count) == (1_024, len(PARENTS) - 1_024)
 
 
-def test_a_collector_that_is_away_holds_nothing_up() -> None:
+def test_an_unavailable_collector_delays_no_batch() -> None:
     traces = OtlpTraces("http://127.0.0.1:1", "demo", "demo.a")
     for _ in range(3):
         traced = batch([None])

@@ -57,7 +57,7 @@ def test_further_fields_of_a_score_are_ignored() -> None:
 
 
 @given(st.sets(st.integers(0, 20 * GAP), max_size=50))
-def test_stretches_hold_every_offset_once_and_no_long_gap(offsets: set[int]) -> None:
+def test_spans_have_every_offset_once_and_no_long_gap(offsets: set[int]) -> None:
     ranges = spans(offsets)
     assert sorted(offsets) == [offset for low, high in ranges for offset in sorted(offsets) if low <= offset < high]
     assert all(low in offsets and high - 1 in offsets for low, high in ranges)

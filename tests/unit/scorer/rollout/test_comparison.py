@@ -162,7 +162,7 @@ def test_scores_of_any_shape_are_compared_place_by_place(before: Any, after: Any
     assert (difference.size, difference.event.offset) == (size, 0)
 
 
-def test_the_sample_is_bounded_and_the_same_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_is_bounded_and_the_same_for_any_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "SAMPLE", 500)
     generator = np.random.default_rng(3)
     pairs = [(float(a), float(b)) for a, b in generator.random((5_000, 2))]

@@ -1,4 +1,4 @@
-"""Score records: column-wise encoding gives exactly what encoding each record plainly would."""
+"""Score records: column-wise encoding has the same result as plain encoding of each record."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def test_scores_are_written_shortest_and_read_back_exactly(values: list[float]) 
     topic=st.text(min_size=1, max_size=8),
     scored=st.integers(0, 2**41),
 )
-def test_a_record_holds_what_the_contract_says(rows: list[tuple[Any, ...]], region: str, topic: str, scored: int) -> None:
+def test_a_record_has_the_fields_of_the_contract(rows: list[tuple[Any, ...]], region: str, topic: str, scored: int) -> None:
     encoder = RecordEncoder(model="m,1", version="1.0.0", digest="sha256:0", role="champion", region=region)
     ids, scores, decisions, partitions, offsets, times = ([row[i] for row in rows] for i in range(6))
     places = [(topic, partition) for partition in partitions]
@@ -92,7 +92,7 @@ TWO_OUTPUTS = [{"name": "p", "tensor": "y", "index": 0}, {"name": "n", "tensor":
     ],
     ids=["one column", "several classes", "several outputs"],
 )
-def test_a_score_is_what_the_signature_reads(changes: dict[str, Any], encoded: list[Any], decisions: list[Any]) -> None:
+def test_a_score_has_the_outputs_of_the_signature(changes: dict[str, Any], encoded: list[Any], decisions: list[Any]) -> None:
     outputs: dict[str, Any] = {"y": np.array([[0.25, 0.75], [0.5, 0.125]], np.float32), "z": np.array([1, 2], np.int64)}
     scores = Scores(signature(**changes), outputs)
     assert [json.loads(row) for row in scores.encoded()] == encoded
@@ -100,21 +100,23 @@ def test_a_score_is_what_the_signature_reads(changes: dict[str, Any], encoded: l
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_a_row_with_a_number_that_is_not_finite_is_told(number: float) -> None:
+def test_a_row_with_a_number_that_is_not_finite_is_reported(number: float) -> None:
     outputs = {"y": np.array([[0.25, 1.0], [0.5, number]], np.float32)}
     assert Scores(signature(), outputs).finite().tolist() == [True, False]
 
 
 @given(owner=texts, revision=st.integers(0, 2**31), version=texts, digest=texts)
-def test_a_mark_survives_the_offset_metadata(owner: str, revision: int, version: str, digest: str) -> None:
+def test_offset_metadata_is_decoded_as_encoded(owner: str, revision: int, version: str, digest: str) -> None:
     mark = OffsetMetadata(owner, revision, version, digest)
     assert OffsetMetadata.decode(mark.encode()) == mark
 
 
 @given(st.text(max_size=30) | st.none())
-def test_metadata_of_somebody_else_is_no_mark(text: str | None) -> None:
+def test_metadata_of_other_programs_is_ignored(text: str | None) -> None:
     assert isinstance(OffsetMetadata.decode(text), OffsetMetadata)
-    assert OffsetMetadata.decode("not ours") == OffsetMetadata.decode(None) == OffsetMetadata.decode("") == OffsetMetadata()
+    assert (
+        OffsetMetadata.decode("other metadata") == OffsetMetadata.decode(None) == OffsetMetadata.decode("") == OffsetMetadata()
+    )
 
 
 def test_the_error_of_a_dead_letter_is_cut() -> None:

@@ -1,4 +1,4 @@
-"""Score records in Avro and Protobuf say what the JSON record says, to readers that are not ours."""
+"""Score records in Avro and Protobuf equal the JSON record for readers of other libraries."""
 
 import io
 import json
@@ -85,7 +85,7 @@ FORMATS: list[tuple[Callable[..., RecordEncoder], Callable[[bytes], Any], Callab
 @pytest.mark.parametrize(("kind", "read_record", "as_json_record"), FORMATS, ids=["avro", "protobuf"])
 @settings(max_examples=60)
 @given(batch=rows, fallback=st.sampled_from([None, "inference-failed"]))
-def test_every_record_says_what_the_json_record_says(
+def test_every_record_equals_the_json_record(
     kind: Callable[..., RecordEncoder],
     read_record: Callable[[bytes], Any],
     as_json_record: Callable[[bytes, int], Any],
@@ -103,7 +103,7 @@ def test_every_record_says_what_the_json_record_says(
 
 
 @given(value=st.binary(max_size=40))
-def test_what_is_no_record_is_said_to_be_none(value: bytes) -> None:
+def test_other_bytes_are_no_score_record(value: bytes) -> None:
     for _, _, as_json_record in FORMATS:
         try:
             as_json_record(value, 0)
@@ -183,7 +183,7 @@ def test_without_a_registry_a_record_has_no_header(format_: str) -> None:
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
 @pytest.mark.parametrize("value", [b"", b"null", b"\0", b"\0\0\0\0\1", b"\0\0\0\0\1\0", b'{"id": "e1", "score": 0.5}'])
 def test_bytes_that_name_no_event_are_no_score(format_: str, url: str | None, value: bytes) -> None:
-    """An empty message of Protobuf, which a record without a value comes down to, is well formed."""
+    """An empty message of Protobuf, which equals a record without a value, is well formed."""
     configured = settings_of("json", output=format_)
     registry = configured.schema_registry.model_copy(update={"url": url})
     with pytest.raises(ValueError, match="not a score record"):

@@ -32,7 +32,7 @@ int cuDeviceGetCount(int *count) {
     return 0;
 }
 """
-"""What libcuda.so.1 does of all this: it counts the GPUs that CUDA_VISIBLE_DEVICES leaves."""
+"""A substitute of libcuda.so.1 that counts the GPUs in CUDA_VISIBLE_DEVICES."""
 
 PROGRAM = """
 import os
@@ -57,7 +57,7 @@ cli.main()
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a driver library that has as many GPUs as FAKE_GPUS says."""
+    """Return the folder of a driver library with FAKE_GPUS devices."""
     folder = tmp_path_factory.mktemp("driver")
     source = folder / "driver.c"
     source.write_text(DRIVER)

@@ -1,4 +1,4 @@
-"""Whether the process of a member of the group with our replica is alive."""
+"""Whether the process of a group member with the same replica name is alive."""
 
 import pytest
 
@@ -23,7 +23,7 @@ OUTLASTED = EXPIRY + 0.1
         (SILENT_SECONDS + 0.1, SILENT_SECONDS + 0.1, False),  # no record since the start
     ],
 )
-def test_a_member_that_outlasts_its_session_lives_and_one_that_is_silent_is_dead(
+def test_a_member_that_outlasts_its_session_is_alive_and_a_silent_member_is_dead(
     waited_seconds: float, silent_seconds: float, alive: bool | None
 ) -> None:
     assert is_other_process_alive(waited_seconds, silent_seconds, False, EXPIRY) is alive

@@ -142,7 +142,7 @@ def test_a_worker_that_fails_with_a_thread_that_does_not_end_keeps_its_exit_code
     assert (process.returncode, output) == (3, "the worker cannot continue\n")
 
 
-def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:
+def test_a_crash_before_any_worker_serves_ends_the_command_with_its_code(tmp_path: Path) -> None:
     process = supervised(tmp_path, "crash")
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGSEGV
@@ -160,7 +160,7 @@ def test_a_worker_is_restarted_and_its_events_in_flight_are_suspects_only_after_
     assert journals == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}", "{('flights', 0): 4}"]
 
 
-def test_signals_after_the_first_leave_the_workers_their_time_to_drain(tmp_path: Path) -> None:
+def test_later_signals_do_not_shorten_the_drain_time(tmp_path: Path) -> None:
     process = supervised(tmp_path, "drain", workers=1, timeout_ms=300_000)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"

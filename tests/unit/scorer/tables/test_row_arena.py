@@ -18,7 +18,7 @@ def column(values: list[bytes | None]) -> ByteColumn:
 
 @pytest.mark.parametrize("segment_bytes", [1, 4, 7, 1000])
 @pytest.mark.parametrize("as_column", [False, True])
-def test_strings_are_read_back_whatever_the_size_of_a_segment(segment_bytes: int, as_column: bool) -> None:
+def test_strings_are_read_back_for_any_size_of_a_segment(segment_bytes: int, as_column: bool) -> None:
     arena = RowArena(segment_bytes)
     stored = [arena.append(column(part) if as_column else part) for part in (VALUES, VALUES[::-1], [])]
     assert [value for bounds in stored for value in arena.read(*bounds)] == [value or b"" for value in VALUES + VALUES[::-1]]

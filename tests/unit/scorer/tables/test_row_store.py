@@ -1,4 +1,4 @@
-"""The rows of a table: look-ups see what a dict model has, whatever was put, removed, dropped, built and compacted before."""
+"""The rows of a table: look-ups agree with a dict model after any sequence of updates, removals, builds and compactions."""
 
 import json
 import math

@@ -125,7 +125,7 @@ def test_a_worker_holds_all_rows_of_a_table_of_scope_all() -> None:
     assert worker.ages(b"key-0", b"key-1", partition=7) == [0, 1]
 
 
-def test_a_partition_that_the_table_lacks_waits_with_the_numbers_and_the_remedy_until_it_is_added() -> None:
+def test_a_partition_that_is_missing_in_the_table_waits_with_the_remedy_until_it_is_added() -> None:
     worker = Worker()
     worker.tables.follow([("in", 2), IN_1], [("in", 2), IN_1])
     worker.read()

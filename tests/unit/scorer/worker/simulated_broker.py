@@ -1,4 +1,4 @@
-"""A broker with one CPU, beside a load, and a scorer that publishes as `TransactionPacing` says. Seconds are simulated."""
+"""A broker with one CPU and a load, and a scorer that publishes at the pace of `TransactionPacing`. Seconds are simulated."""
 
 import random
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Simulation:
         self._random = random.Random(self.seed)
 
     def run(self, seconds: float) -> "Simulation":
-        """Go on for so long."""
+        """Continue for this number of seconds."""
         until = self.now + seconds
         while self.now < until:
             self._pass(self.pacing.wait(self.now))
@@ -50,12 +50,12 @@ class Simulation:
 
     @property
     def intervals(self) -> list[float]:
-        """From each transaction to the next."""
+        """Return the seconds from each transaction to the next."""
         return np.diff(self.takes).tolist()
 
     @property
     def share(self) -> float:
-        """Of the broker's CPU, for transactions."""
+        """Return the share of the broker's CPU for transactions."""
         return len(self.commits) * self.transaction_cost / self.now
 
     def _take(self) -> tuple[int, int]:
@@ -79,6 +79,6 @@ class Simulation:
         self.latencies += [self.now - number / self.rate for number in range(first, end, max(1, (end - first) // 20))]
 
     def _pass(self, seconds: float) -> None:
-        """Time passes; the load goes on."""
+        """Advance the time while the load continues."""
         self.now += seconds
         self._backlog = max(0.0, self._backlog + seconds * (self.rate * self.event_cost - 1))

@@ -1,4 +1,4 @@
-"""How many events to take, and when."""
+"""The size of a batch, and the time at which it is read."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from scorer.worker.batching import MIN_EVENTS, BatchLimiter, LookUpLimit, is_ful
 from tests.unit.scorer.models.test_latency_model import expected, fitted
 
 
-def test_a_model_that_has_seen_nothing_limits_nothing() -> None:
+def test_a_model_without_samples_limits_no_batch() -> None:
     assert within_target(LatencyModel(), target=0.02, oldest_age=0.0, max_events=4096) == 4096
 
 
@@ -53,11 +53,11 @@ def test_an_older_event_gets_a_smaller_batch() -> None:
     assert len(set(limits)) == len(limits)
 
 
-def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
+def test_a_full_batch_starts_a_transaction_at_once() -> None:
     ends: tuple[End, ...] = ("empty", "events", "bytes")
     worthwhile = {(end, events) for end in ends for events in (1, MIN_EVENTS) if is_full(end, events, 10 * MIN_EVENTS)}
     assert worthwhile == {("events", MIN_EVENTS), ("bytes", MIN_EVENTS), ("bytes", 1)}
-    assert is_full("events", 8, 8), "the settings let it be no larger"
+    assert is_full("events", 8, 8), "the settings allow no larger batch"
     assert not is_full("events", 7, 8)
 
 
@@ -73,7 +73,7 @@ def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
         ("events", 0.0, 100, 10, "bytes"),
     ],
 )
-def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, max_events: int, record: int, limited: str) -> None:
+def test_the_limit_of_a_batch_is_named(end: End, age: float, max_events: int, record: int, limited: str) -> None:
     batch_limiter = limiter()
     batch_limiter.observe([("scores", bytes(record), None, 0, 0, None)] * MIN_EVENTS, "empty")
     cheap = fitted([(1, 2e-6), (1_000, 1e-3)])
@@ -82,7 +82,7 @@ def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, max_
 
 
 def limiter(max_events: int = 4_096) -> BatchLimiter:
-    """For requests of a megabyte."""
+    """Return a limiter for requests of a megabyte."""
     return BatchLimiter(target=0.02, deadline=1.0, max_events=max_events, request_bytes=1_000_000)
 
 
@@ -106,7 +106,7 @@ def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, he
     assert events == MIN_EVENTS or (MIN_EVENTS < events <= 4_096 and events * record_bytes < 1_000_000)
 
 
-def test_what_the_fullest_partition_gets_has_to_fit() -> None:
+def test_the_records_of_the_fullest_partition_fit() -> None:
     def records(fullest: int) -> list[Record]:
         other_partitions = [1 + at % 3 for at in range(MIN_EVENTS - fullest)]
         return [("scores", bytes(360), None, partition, 0, None) for partition in [0] * fullest + other_partitions]
@@ -114,14 +114,14 @@ def test_what_the_fullest_partition_gets_has_to_fit() -> None:
     spread = limiter()
     spread.observe(records(MIN_EVENTS // 4), "events")
     first_limit = largest_batch(spread)
-    assert first_limit == int(2_375 / 0.925), "it counts by and by"
+    assert first_limit == int(2_375 / 0.925), "the estimate grows gradually"
     spread.observe(records(MIN_EVENTS // 4), "empty")
-    assert largest_batch(spread) == first_limit, "what was left over tells nothing"
+    assert largest_batch(spread) == first_limit, "a batch that empties the partitions changes no estimate"
     for _ in range(50):
         spread.observe(records(MIN_EVENTS // 4), "bytes")
     assert largest_batch(spread) == 4_096
     spread.observe(records(MIN_EVENTS), "events")
-    assert largest_batch(spread) == 2_375, "more of them count at once"
+    assert largest_batch(spread) == 2_375, "a larger share counts at once"
 
 
 def test_partitions_of_two_topics_are_two() -> None:
@@ -131,7 +131,7 @@ def test_partitions_of_two_topics_are_two() -> None:
     assert largest_batch(spread) == 4_096
 
 
-def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
+def test_larger_records_count_at_once_and_smaller_records_gradually() -> None:
     def records(size: int) -> list[Record]:
         return [("scores", bytes(size), None, 0, 0, None)] * MIN_EVENTS
 
@@ -154,7 +154,7 @@ def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
     [
         (0.0, 0.01, 1.0, 100),
         (0.2, 0.01, 1.0, 80),
-        (5.0, 0.01, 1.0, 50),  # slow whatever the size: smaller batches would not help
+        (5.0, 0.01, 1.0, 50),  # the fixed cost exceeds the limit: smaller batches would not help
         (0.0, 10.0, 1.0, 1),
         (0.0, 1e-6, 1.0, 4_096),
         (0.0, 0.0, 1.0, 4_096),

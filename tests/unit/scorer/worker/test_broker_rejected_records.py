@@ -1,4 +1,4 @@
-"""Records that the broker takes in no case, whatever it tells of them: the guilty events alone become dead letters."""
+"""Records that the broker always rejects: only their events become dead letters, however the broker reports them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,12 @@ from tests.unit.scorer.worker.looped import SETTINGS
 
 SWAP: Record = (SETTINGS.swaps_topic, b"swap", None, -1, 1, None)
 Reporting = Literal["each", "invalid", "alike", "nothing"]
-"""What a broker tells of the guilty: each of them; those of a partition unless it is one alone or all; no more than their
-partitions; nothing."""
+"""The report of a broker about rejected records: each record; each record of a partition unless one or all are rejected;
+only their partitions; nothing."""
 
 
 class Broker:
-    """Takes a step where no record of it is `bad`; else it tells so, and wants a recovery."""
+    """A broker that rejects a publish with a rejected record, and then requires a recovery."""
 
     def __init__(self, is_rejected: Callable[[Record], bool], reporting: Reporting = "each") -> None:
         self.accepted: list[Record] = []
@@ -47,7 +47,7 @@ class Broker:
         self._broken = False
 
     def publish(self, records: Sequence[Record], offsets: Sequence[TopicPartition], _: Any) -> None:
-        assert not self._broken, "a step after a refusal, without a recovery"
+        assert not self._broken, "a publish after a rejection without a recovery"
         self.tried += records
         if rejected_records := [record for record in records if self._is_rejected(record)]:
             self._broken = True
@@ -115,7 +115,7 @@ def publish_batch(
     rows=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=24),
     reporting=st.sampled_from(["each", "invalid", "alike", "nothing"]),
 )
-def test_whatever_is_told_of_them_the_guilty_events_alone_become_dead_letters(
+def test_only_rejected_events_become_dead_letters_however_they_are_reported(
     rows: list[tuple[int, bool]], reporting: Reporting
 ) -> None:
     broker = Broker(lambda record: record[0] == "out" and (record[1] or b"").startswith(b"bad"), reporting)
@@ -146,7 +146,7 @@ def test_whatever_is_told_of_them_the_guilty_events_alone_become_dead_letters(
 def test_a_rejected_feature_record_is_left_out_and_only_a_rejected_score_is_a_dead_letter(
     rows: list[tuple[int, bool, bytes | None]], reporting: Reporting
 ) -> None:
-    """Of each event: its partition, whether the broker rejects its score, and its feature record if it has one."""
+    """Each row has the partition, whether the broker rejects the score, and the feature record if there is one."""
     broker = Broker(lambda record: (record[1] or b"").startswith(b"bad"), reporting)
     slots: list[Record | None] = [
         ("out", b"%s %d" % (b"bad" if is_rejected else b"score", row), None, place, 1_000, None)
@@ -171,7 +171,7 @@ def test_a_rejected_feature_record_is_left_out_and_only_a_rejected_score_is_a_de
     assert refused_alone <= dropped <= len(features) - len(logged)
 
 
-def test_a_dead_letter_that_is_refused_loses_its_time_and_then_what_is_the_events() -> None:
+def test_a_rejected_dead_letter_loses_its_time_and_then_the_content_of_the_event() -> None:
     letter = ("dead", b"event 0", b"k", 0, 1_000, [("h", b"v"), ("dead.reason", b"not-json"), ("dead.error", b"e")])
     letter[5].extend([("dead.source", b"/flights/0/100"), ("dead.model", b"m:1"), ("dead.at", b"1")])
     broker = Broker(lambda record: record != SWAP and (record[4] != 0 or record[1] is not None))
@@ -213,17 +213,17 @@ def test_the_smallest_dead_letter_of_an_unreadable_batch_keeps_its_first_offset(
     assert [value for name, value in smallest[5] or () if name == "dead.first"] == [b"90"]
 
 
-def test_of_a_long_key_the_events_place_stands_in_the_smallest_dead_letter() -> None:
+def test_the_smallest_dead_letter_has_the_position_in_place_of_a_long_key() -> None:
     broker = Broker(lambda record: record != SWAP and record[1] is not None)
     publish_batch(broker, [0], [("out", b"bad", b"k", 0, 1_000, None)], [b"k" * (LONGEST_KEY + 1)])
     assert [record[:3] for record in broker.accepted if record != SWAP] == [("dead", None, b"local/flights/0/100")]
 
 
-def test_where_even_that_is_refused_a_person_has_to_act() -> None:
+def test_a_rejection_of_the_smallest_dead_letter_ends_the_worker() -> None:
     with pytest.raises(Fatal, match="topic dead rejects even the smallest dead letter"):
         publish_batch(Broker(lambda record: record != SWAP), [0], [("out", b"bad", None, 0, 1_000, None)], [None])
 
 
-def test_a_refusal_of_what_is_no_events_record_is_not_searched_for() -> None:
+def test_a_rejected_record_that_belongs_to_no_event_is_not_searched_for() -> None:
     with pytest.raises(RecordRejected):
         publish_batch(Broker(lambda record: record == SWAP), [0], [("out", b"score", None, 0, 1_000, None)], [None])

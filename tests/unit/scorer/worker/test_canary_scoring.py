@@ -1,4 +1,4 @@
-"""A batch of two versions through fakes: what the candidate fails the champion answers, in order, and nothing is lost."""
+"""A batch of two versions through fakes: the champion answers the failures of the candidate, in order and without a loss."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from tests.unit.scorer.worker.test_score_batch import RAISED, STAGES, Fake, batc
 
 
 class Version(Fake):
-    """A fake whose records say who made them, and why: `role:fallback:value`."""
+    """A fake whose records name its role and the fallback reason: `role:fallback:value`."""
 
     plain = True
 
@@ -63,8 +63,8 @@ def values_of(count: int) -> list[bytes]:
 @given(
     st.lists(st.tuples(st.booleans(), st.none() | st.sampled_from(STAGES), st.none() | st.sampled_from(STAGES)), max_size=70)
 )
-def test_whatever_the_candidate_fails_the_champion_answers(rows: list[tuple[bool, str | None, str | None]]) -> None:
-    """Of each event: whether it is the canary's, and at which stage the candidate and the champion raise over it."""
+def test_the_champion_answers_every_failure_of_the_candidate(rows: list[tuple[bool, str | None, str | None]]) -> None:
+    """Each row states whether the event is the canary's, and the stages at which the candidate and the champion fail."""
     values = values_of(len(rows))
     candidate_stages = {value: at for value, (_, at, _) in zip(values, rows, strict=True) if at}
     champion_stages = {value: at for value, (_, _, at) in zip(values, rows, strict=True) if at}
@@ -101,7 +101,7 @@ def test_a_candidate_that_always_fails_costs_a_few_runs_and_no_event() -> None:
     assert [record[1] for record in result.records[:1]] == [b"champion:inference-failed:0"]
 
 
-def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_to_answer() -> None:
+def test_the_champion_answers_if_scores_are_not_finite_or_servers_unavailable() -> None:
     values = values_of(4)
     result = scored(values, [True, True, False, True], Version("champion", {}), Version("canary", {}, nan=[b"1"]))
     assert [record[1] for record in result.records] == [
@@ -110,14 +110,14 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
         b"champion::2",
         b"canary::3",
     ]
-    unavailable = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
+    unavailable = DependencyUnavailable(MODEL_SERVERS, "no server answers", "start them")
     candidate = Version("canary", dict.fromkeys(values, ("infer", unavailable)))
     result = scored(values, [True, True, False, True], Version("champion", {}), candidate)
     assert (result.fallbacks, result.requested, result.failed) == (Counter(away=3), 3, 3)
     loading = Version("canary", dict.fromkeys(values, ("infer", DependencyUnavailable(MODEL, "it is being loaded again"))))
     result = scored(values, [True, True, False, True], Version("champion", {}), loading)
     assert (result.fallbacks, result.requested, result.failed) == (Counter(crash=3), 0, 0), (
-        "a death of the process is not its failure"
+        "a death of the process is no failure of the candidate"
     )
     with pytest.raises(DependencyUnavailable):
         scored(values, [True, False, False, False], candidate, Version("canary", {}))
@@ -125,7 +125,7 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
         scored(values, [True] * 4, Version("champion", {}), Version("canary", {b"1": ("infer", Aborted("lost"))}))
 
 
-def test_a_candidate_that_may_not_be_asked_is_not_blamed() -> None:
+def test_a_candidate_behind_an_open_breaker_has_no_failures() -> None:
     result = scored(values_of(2), [True, False], Version("champion", {}), None)
     assert [record[1] for record in result.records] == [b"champion:breaker:0", b"champion::1"]
     assert (result.requested, result.failed, result.fallbacks) == (0, 0, Counter(breaker=1))
@@ -138,8 +138,8 @@ def test_events_that_both_versions_refuse_are_dead_letters_and_no_failure_of_the
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=40))
-def test_a_fallback_asks_no_model_and_keeps_arms_and_dead_letters(rows: list[tuple[bool, bool]]) -> None:
-    """Of each event: whether it is the canary's, and whether it cannot be decoded."""
+def test_a_fallback_runs_no_model_and_keeps_arms_and_dead_letters(rows: list[tuple[bool, bool]]) -> None:
+    """Each row states whether the event is the canary's, and whether it cannot be decoded."""
     values = values_of(len(rows))
     errors = {
         value: ("decode", RAISED["decode"]("no")) for value, (_, is_invalid) in zip(values, rows, strict=True) if is_invalid

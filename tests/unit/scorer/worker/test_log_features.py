@@ -76,7 +76,7 @@ def logged_records(result: ScoredBatch) -> list[FeatureRecord]:
 def test_each_score_has_one_feature_record_with_its_inputs_and_its_version(
     rows: list[tuple[bool, str | None, str | None]], sample: float
 ) -> None:
-    """Of each event: whether it is the canary's, and at which stage the candidate and the champion fail."""
+    """Each row states whether the event is the canary's, and the stages at which the candidate and the champion fail."""
     values = values_of(len(rows))
 
     def version(role: str, stages: list[str | None]) -> LoggedVersion:

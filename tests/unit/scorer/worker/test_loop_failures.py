@@ -1,4 +1,4 @@
-"""The loop over a scripted group: what it does after a refusal, and when a partition comes back."""
+"""The loop over a scripted group: its actions after a refusal, and after a partition is assigned again."""
 
 from typing import Any
 from unittest.mock import Mock
@@ -22,9 +22,7 @@ RELEASED: Published = [], [(8, "")]
 
 
 @pytest.mark.parametrize("refusal", [Aborted("the coordinator has moved"), Evicted("another generation")])
-def test_nothing_is_scored_before_a_claim_that_was_refused_is_made_again(
-    refusal: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_event_is_scored_before_a_refused_claim_is_repeated(refusal: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "GROUP_POLL_SECONDS", 0.0)
     looped = Looped(OffsetMetadata("flights.b", 1, "1", "d", topic_id="one"))
     looped.session.publish.side_effect = [refusal, None, None, None]
@@ -35,7 +33,7 @@ def test_nothing_is_scored_before_a_claim_that_was_refused_is_made_again(
     assert looped.scoring.score.call_count == 1
 
 
-def test_a_partition_that_comes_back_is_claimed_anew_and_read_from_where_another_owner_left_it() -> None:
+def test_a_reassigned_partition_is_claimed_again_and_read_from_the_committed_offset() -> None:
     looped = Looped()
     looped.group.waiting.append(event(7))
     looped.run(1)
@@ -48,29 +46,29 @@ def test_a_partition_that_comes_back_is_claimed_anew_and_read_from_where_another
     assert looped.published()[-3:] == [([], [(9, owner)]), (["out"], [(10, owner)]), ([], [(10, "")])]
 
 
-def test_a_member_that_is_lost_joins_as_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_member_joins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     looped, rejoin = Looped(), Mock()
     monkeypatch.setattr(looped.group.intake, "rejoin", rejoin)
-    looped.session.tick.side_effect = [MemberLost("no member any more"), None]
+    looped.session.tick.side_effect = [MemberLost("no longer a member"), None]
     looped.run(3)
     assert rejoin.call_count == 1
     assert looped.session.recover.call_count == 1
 
 
-def test_after_failures_in_a_row_the_group_is_heard_until_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_consecutive_failures_the_group_is_polled_until_the_next_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "WAIT_SECONDS", 0.0)
     looped = Looped()
     looped.session.tick.side_effect = Aborted("the broker gave up the transaction")
     looped.run(9)
     assert looped.session.recover.call_count == 2
     assert looped.metrics.outages.summary() == "commits: the broker gave up the transaction"
-    assert looped.published() == [], "a scorer that has to recover leaves no word"
+    assert looped.published() == [], "a scorer that has to recover does not clear its ownership"
 
 
 @pytest.mark.parametrize(
     ("failure", "expected"), [(Aborted("an unknown partition"), 2), (Evicted("another generation"), 4), (None, 4)]
 )
-def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
+def test_after_a_failed_write_only_existing_partitions_are_written(
     failure: Exception | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_module, "GROUP_POLL_SECONDS", 0.0)
@@ -100,7 +98,7 @@ def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None
     assert looped.group.intake.partitions.committed() == {PARTITION: 8}
 
 
-def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() -> None:
+def test_a_rejection_after_a_revocation_is_left_to_the_next_owner() -> None:
     looped = Looped()
     looped.group.waiting.append(event(7))
 
@@ -117,7 +115,7 @@ def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() ->
 
 
 @pytest.mark.parametrize("is_failing", [True, False])
-def test_events_that_killed_an_examiner_are_given_up_or_taken_again(is_failing: bool) -> None:
+def test_events_that_killed_a_sandbox_process_are_dead_letters_or_read_again(is_failing: bool) -> None:
     looped = Looped()
     looped.scoring.score.side_effect = SandboxProcessDied("was ended by SIGSEGV")
     looped.scoring.give_up.side_effect = lambda batch, *_: ScoredBatch([("dead", b"1", None, 0, 1, None)] * len(batch))
@@ -129,7 +127,7 @@ def test_events_that_killed_an_examiner_are_given_up_or_taken_again(is_failing: 
 
 
 @pytest.mark.parametrize(("error", "stays"), [(ModelBroken(InferenceFailed("no")), True), (Fatal("refused"), False)])
-def test_what_was_in_hand_stays_noted_where_the_model_is_broken(error: Fatal, stays: bool) -> None:
+def test_the_batch_in_flight_stays_recorded_if_the_model_is_broken(error: Fatal, stays: bool) -> None:
     looped = Looped()
     looped.scoring.score.side_effect = error
     looped.group.waiting.append(event(7))
@@ -140,10 +138,10 @@ def test_what_was_in_hand_stays_noted_where_the_model_is_broken(error: Fatal, st
 
 
 @pytest.mark.parametrize("further_refusals", [0, 3])
-def test_a_member_that_its_group_refuses_hears_it_out_before_it_reads_again(
+def test_a_member_that_its_group_refuses_polls_the_group_before_it_reads_again(
     further_refusals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the group refuses to tell it the committed offsets."""
+    """This includes a refusal of the request for committed offsets."""
     looped, intake = Looped(), Mock()
     refusals = iter([Evicted("unknown member")] * further_refusals)
     rewind = looped.group.intake.rewind

@@ -35,7 +35,7 @@ def fails_on(*failing: int, error: type[Exception] = ValueError) -> Callable[[li
 
 
 @pytest.mark.parametrize("failing", [(), (0,), (15,), (3, 4), (0, 7, 8, 15), tuple(ROWS)])
-def test_halving_rejects_the_failing_rows_alone_and_keeps_the_order(failing: tuple[int, ...]) -> None:
+def test_halving_rejects_only_the_failing_rows_and_keeps_the_order(failing: tuple[int, ...]) -> None:
     result = score_in_halves(ROWS, fails_on(*failing), to_poison, Context())
     assert scored_rows(result) == [row for row in ROWS if row not in failing]
     assert {row: str(poison) for row, poison in result.rejected.items()} == {row: f"row {row}" for row in failing}

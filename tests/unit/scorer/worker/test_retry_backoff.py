@@ -1,4 +1,4 @@
-"""How often a scorer recovers, by hand."""
+"""The pauses between recoveries of a scorer."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from scorer.worker.retry_backoff import REFUSED_SECONDS, RetryBackoff
 
 
 class FailingLoop:
-    """What the loop does with its failures. `pause` is how long it waits before it recovers from the last one."""
+    """The failures of a loop, and the pauses before it recovers."""
 
     def __init__(self) -> None:
         self._recoveries = RetryBackoff("a", "flights")
@@ -31,7 +31,7 @@ def test_failures_without_a_commit_are_followed_by_longer_and_longer_pauses() ->
     assert max(failing.record_failure(error, 7.0, 8)[1] for _ in range(1_000)) == 30.0
 
 
-def test_a_member_that_its_group_refuses_is_patient_and_then_joins_as_another() -> None:
+def test_a_member_that_its_group_refuses_retries_and_then_rejoins() -> None:
     failing, error = FailingLoop(), Evicted("unknown member")
     for number in range(20):
         assert failing.record_failure(error, number * REFUSED_SECONDS / 20) == (error, 0.0)
@@ -41,7 +41,7 @@ def test_a_member_that_its_group_refuses_is_patient_and_then_joins_as_another() 
     assert failing.record_failure(error, REFUSED_SECONDS + 0.2, 8) == (error, 0.0)
 
 
-def test_a_process_that_is_fenced_for_a_minute_without_a_commit_has_a_twin() -> None:
+def test_a_process_that_stays_fenced_without_a_commit_reports_another_live_process() -> None:
     failing, error = FailingLoop(), Fenced("x")
     failing.record_failure(Evicted("x"), -3_600.0)  # long ago
     assert failing.record_failure(error, 0.0) == (error, 0.0)

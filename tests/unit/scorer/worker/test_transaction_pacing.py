@@ -1,4 +1,4 @@
-"""When the next transaction may begin."""
+"""The time at which the next transaction may start."""
 
 import pytest
 from hypothesis import given
@@ -12,11 +12,11 @@ EVENT, TRANSACTION = 20e-6, 0.003  # seconds of the broker's CPU
 CARRIED = [
     (rate, times) for rate in (100, 1_000, 5_000, 10_000, 40_000) for times in (1, 2, 5, 10, 20) if rate * times * EVENT < 0.85
 ]
-"""Rates of events, and how many times dearer than usual everything is to a broker that can carry them."""
+"""Rates of events, and factors of the usual costs, which a broker can sustain."""
 
 
 class BackToBack(TransactionPacing):
-    """Never waits."""
+    """A pacing that never waits."""
 
     def wait(self, now: float) -> float:  # noqa: ARG002
         return 0.0
@@ -37,25 +37,25 @@ def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[
     wait = pacing.wait(began + later)
     assert 0 <= wait <= LONGEST_INTERVAL * (1 + 1e-9)
     if not any(commits):
-        assert wait == 0, "batches have no commits of their own"
+        assert wait == 0, "the batches have no commits"
 
 
 @pytest.mark.parametrize(("commit", "interval"), [(0.001, 0.018), (0.004, 0.015), (0.008, 0.024), (0.020, 0.060), (1.0, 0.1)])
-def test_a_quiet_broker_is_left_alone_until_the_target_and_a_busy_one_longer(commit: float, interval: float) -> None:
+def test_the_interval_is_the_target_at_a_quiet_broker_and_longer_at_a_busy_one(commit: float, interval: float) -> None:
     pacing = TransactionPacing(TARGET)
     for _ in range(3):
         pacing.committed(commit, commit + 0.001)
     assert pacing.interval == pytest.approx(interval)
 
 
-def test_who_is_behind_keeps_the_distance_and_takes_what_comes() -> None:
+def test_a_scorer_that_is_behind_keeps_the_interval() -> None:
     pacing = TransactionPacing(TARGET)
     for _ in range(3):
         pacing.committed(0.004, 0.005)
     pacing.record_age(3_600.0)
     assert pacing.is_behind
     assert pacing.interval == pytest.approx(0.015)
-    pacing.record_age(2 * LONGEST_INTERVAL)  # as old as they get where commits are slow
+    pacing.record_age(2 * LONGEST_INTERVAL)  # the age of events if commits are slow
     assert not pacing.is_behind
 
 

@@ -1,4 +1,4 @@
-"""A partition that a newer revision has scored waits, but not for ever."""
+"""A partition that a newer revision has scored waits for a limited time."""
 
 import logging
 import math
@@ -38,11 +38,11 @@ class Fenced:
         self.hurries += 1
 
     def timeouts(self) -> float | None:
-        """How many partitions waited in vain."""
+        """Return the number of partitions whose wait timed out."""
         return self._registry.get_sample_value("timeouts_total")
 
     def younger(self) -> float | None:
-        """Whether the channel is reported as younger than its partitions."""
+        """Return whether the channel is reported as younger than its partitions."""
         return self._registry.get_sample_value("younger")
 
     def paused_after(self, seconds: float, revision: int = 4, trusted: float = math.inf, polled: float = math.inf) -> set[int]:
@@ -68,33 +68,33 @@ def test_a_partition_ahead_waits_until_its_revision_is_served() -> None:
     assert fenced.timeouts() == 0
 
 
-def test_the_registry_is_asked_now_and_then_meanwhile() -> None:
+def test_the_registry_is_polled_during_the_wait() -> None:
     fenced = Fenced()
     for _ in range(4):
         fenced.paused_after(POLL_SECONDS / 2)
     assert fenced.hurries == 2
 
 
-def test_after_a_while_it_goes_on_and_that_is_counted() -> None:
+def test_after_a_timeout_the_partition_is_read_and_counted() -> None:
     fenced = Fenced()
     assert fenced.paused_after(WAIT_SECONDS - 0.1) == {1}
     assert fenced.paused_after(0.2) == set()
     assert fenced.timeouts() == 1
 
 
-def test_a_partition_that_went_is_not_waited_for() -> None:
+def test_a_revoked_partition_does_not_wait() -> None:
     fenced = Fenced()
     fenced.group.revoke(1)
     assert fenced.paused_after(WAIT_SECONDS + 1) == set()
     assert (fenced.hurries, fenced.timeouts()) == (0, 0)
 
 
-def test_a_partition_at_a_revision_that_was_never_accepted_waits_on_and_is_counted_again() -> None:
+def test_a_partition_at_a_revision_that_was_never_accepted_waits_longer_and_is_counted_again() -> None:
     fenced = Fenced()
     for count in (1, 2):
         assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=4) == {1}
         assert fenced.timeouts() == count
-    assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=5) == set(), "accepted here since, and refused"
+    assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=5) == set(), "the revision was accepted and then refused here"
     assert fenced.timeouts() == 3
 
 

@@ -1,4 +1,4 @@
-"""The loop over a scripted group: what it publishes, under which marks, and at its end."""
+"""The loop over a scripted group: its publishes, their offset metadata, and its end."""
 
 from collections import Counter
 from typing import Any
@@ -49,10 +49,10 @@ def test_positions_past_markers_are_committed_without_an_event_once_and_at_the_e
     assert looped.published() == [([], [(7, owner)]), (["out"], [(8, owner)]), ([], [(10, owner)]), ([], [(10, "")])]
     assert looped.group.intake.partitions.committed() == {PARTITION: 10}
     looped.run(3)
-    assert len(looped.published()) == 4  # it has nothing to say
+    assert len(looped.published()) == 4  # there are no positions to commit
 
 
-def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> None:
+def test_the_first_batch_of_another_version_has_a_swap_record_with_its_offset() -> None:
     looped = Looped(OffsetMetadata("flights.b", 1, "0.9", "old"), AnswerStartOffsets([3], [4]))
     for offset in (7, 8):
         looped.group.waiting.append(event(offset))
@@ -77,7 +77,7 @@ def test_the_same_revision_of_another_history_of_the_channel_gets_a_swap_record(
 
 
 def test_a_partition_has_a_swap_record_of_a_canary_that_is_refused_here() -> None:
-    """Another scorer of the group may accept it, and writes none for a revision that the partition has seen."""
+    """Another scorer of the group may accept the canary, and writes no swap record for a revision that the partition has."""
     looped = Looped(OffsetMetadata("flights.b", 1, "0.9", "old"))
     digest = f"sha256:{7:064x}"
     looped.versions.canary = CanaryArm(digest, 20, TrafficSplit.of(digest, 20), None, "2")
@@ -132,7 +132,7 @@ def test_events_that_cannot_be_scored_now_are_read_again() -> None:
     assert looped.group.intake.partitions.committed() == {PARTITION: 7}
 
 
-def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
+def test_a_fallback_answers_for_unavailable_model_servers() -> None:
     model = SETTINGS.model.model_copy(update={"fallback": FallbackSettings(score=0.5, after_ms=0)})
     looped = Looped(settings=SETTINGS.model_copy(update={"model": model}))
     looped.scoring.score.side_effect = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=60.0)
@@ -141,13 +141,16 @@ def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
         looped.group.waiting.append(event(offset))
         looped.loop.step()
     looped.loop.step()
-    assert (looped.scoring.score.call_count, looped.scoring.fall_back.call_count) == (1, 2)  # asked again after a minute
+    assert (looped.scoring.score.call_count, looped.scoring.fall_back.call_count) == (
+        1,
+        2,
+    )  # the servers are tried again after a minute
     assert looped.metrics.outages.is_unavailable(MODEL_SERVERS)
     assert looped.metrics.outages.summary() is None
     assert looped.group.intake.partitions.committed() == {PARTITION: 9}
 
 
-def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts() -> None:
+def test_a_batch_that_waits_too_long_for_its_schemas_is_read_again_in_parts() -> None:
     looped = Looped()
     score_all, sizes = looped.scoring.score.side_effect, []
 
@@ -180,7 +183,7 @@ def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("failing", ["wait_for_publish", "checkpoint"])
-def test_after_a_last_commit_that_failed_nothing_more_is_published(failing: str) -> None:
+def test_no_record_is_published_after_a_failed_last_commit(failing: str) -> None:
     looped = Looped()
     getattr(looped.session, failing).side_effect = Aborted("the broker gave up the transaction")
     assert not looped.run(0), "not every score is committed"
@@ -193,13 +196,13 @@ def test_a_stop_while_a_failed_batch_is_not_repeated_yet_reports_scores_that_are
     assert not looped.run(1)
 
 
-def test_after_a_good_end_the_partitions_have_no_owner() -> None:
+def test_after_a_clean_shutdown_the_partitions_have_no_owner() -> None:
     looped = Looped()
     assert looped.run(0), "every score is committed"
     assert looped.published() == [([], [(7, "")])]
 
 
-def test_a_flip_is_counted_and_told_at_once() -> None:
+def test_a_flip_is_counted_and_reported_at_once() -> None:
     looped, on_flip = Looped(), Mock()
     looped.versions.serve_aspired.side_effect = [False, True, False]
     remaining = iter(range(3))

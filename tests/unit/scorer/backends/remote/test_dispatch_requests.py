@@ -1,4 +1,4 @@
-"""Batches in flight to scripted servers: order, other servers, whose fault it was. No network, no sleeping."""
+"""Batches in flight to scripted servers: order, failover, and failures of single events. No network, no sleeping."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -30,7 +30,10 @@ class Failure(grpc.RpcError):  # type: ignore[misc]
 
 
 class Servers:
-    """Answers x * 10. `fails(at, x)` gives the code of a failure, or None. So many answers are held, and given last first."""
+    """Scripted servers that answer x * 10.
+
+    `fails(at, x)` returns the code of a failure, or None. `hold` answers are collected and then returned in reverse order.
+    """
 
     target: Path | None = None
 
@@ -61,7 +64,7 @@ class Servers:
         return {"y": reply * 10}
 
     def unload(self) -> None:
-        raise AssertionError("nothing unloads here")
+        raise AssertionError("unexpected unload")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
         raise AssertionError(f"unexpected request to server {at}")
@@ -82,12 +85,12 @@ def create_dispatcher(servers: Servers, count: int = 1) -> BatchDispatcher:
 
 
 @given(st.integers(1, 5 * CHUNK_ROWS), st.integers(1, 3))
-def test_a_batch_comes_back_whole_and_in_order(count: int, servers: int) -> None:
+def test_outputs_of_a_batch_are_complete_and_in_order(count: int, servers: int) -> None:
     inputs = rows(count)
     assert create_dispatcher(Servers(), servers).run(inputs)["y"].tolist() == (inputs["x"] * 10).tolist()
 
 
-def test_chunks_fly_side_by_side_and_may_land_in_any_order() -> None:
+def test_chunks_run_concurrently_and_may_complete_in_any_order() -> None:
     dispatcher = create_dispatcher(servers := Servers(hold=3))
     dispatcher.window.limit = 3.0
     inputs = rows(3 * CHUNK_ROWS)
@@ -95,7 +98,7 @@ def test_chunks_fly_side_by_side_and_may_land_in_any_order() -> None:
     assert servers.completed == [2 * CHUNK_ROWS + 1, CHUNK_ROWS + 1, 1]
 
 
-def test_what_one_server_refuses_goes_to_the_other_and_that_one_is_left_alone() -> None:
+def test_requests_go_to_another_server_while_one_refuses_them() -> None:
     servers = Servers(lambda at, _x: Code.UNAVAILABLE if at == 0 else None)
     dispatcher = create_dispatcher(servers, 2)
     for _ in range(3):
@@ -105,7 +108,7 @@ def test_what_one_server_refuses_goes_to_the_other_and_that_one_is_left_alone() 
 
 
 @pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.NOT_FOUND, Code.DEADLINE_EXCEEDED, Code.INTERNAL, Code.CANCELLED])
-def test_a_server_that_answers_nothing_is_away_and_no_event_is_blamed(code: grpc.StatusCode) -> None:
+def test_a_server_without_answers_is_unavailable_and_no_event_fails(code: grpc.StatusCode) -> None:
     is_failing = [False]
     dispatcher = create_dispatcher(servers := Servers(lambda _at, _x: code if is_failing[0] else None))
     dispatcher.run(rows(1))
@@ -117,7 +120,7 @@ def test_a_server_that_answers_nothing_is_away_and_no_event_is_blamed(code: grpc
 
 
 @pytest.mark.parametrize("code", [Code.INVALID_ARGUMENT, Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED])
-def test_an_event_is_blamed_where_others_are_answered(code: grpc.StatusCode) -> None:
+def test_an_event_fails_if_other_events_are_answered(code: grpc.StatusCode) -> None:
     dispatcher = create_dispatcher(Servers(lambda _at, x: code if (x == 7).any() else None))
     dispatcher.run(rows(3))
     with pytest.raises(InferenceFailed, match="scripted"):
@@ -133,7 +136,7 @@ def test_a_refused_batch_of_many_is_for_the_caller_to_split() -> None:
     assert servers.sent == [(0, 20)]
 
 
-def test_a_server_that_is_back_is_probed_and_used_again() -> None:
+def test_a_recovered_server_is_probed_and_used_again() -> None:
     is_unavailable = [False]
     now = [0.0]
     servers = Servers(lambda _at, _x: Code.UNAVAILABLE if is_unavailable[0] else None)

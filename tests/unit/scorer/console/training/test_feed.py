@@ -113,7 +113,7 @@ def test_read_versions_stay_while_the_registry_is_unavailable(repository: Runs, 
     repository.run(0)
     reader = AttestationReader(store, repository.trusted)
     before = poll_library(reader)
-    registry, renamed = repository.folder / "registry", repository.folder / "away"
+    registry, renamed = repository.folder / "registry", repository.folder / "renamed"
     registry.rename(renamed)
     with pytest.raises(Unreachable):
         poll_library(reader)

@@ -1,4 +1,4 @@
-"""Protobuf values that stand for others: enums, wrappers and decimals are read as Avro's are."""
+"""Enums, wrappers and decimals of Protobuf are read like those of Avro."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Schemas that headers name: as Confluent's and Apicurio's serialisers write them, and headers that leave it open."""
+"""Schema ids in headers as Confluent's and Apicurio's serialisers write them, and headers with invalid or ambiguous ids."""
 
 import json
 import struct
@@ -28,7 +28,7 @@ FLAT = signature_of(("x", "float32", ["a", "b"]))
 
 
 class ScriptedClient:
-    """A client with these schemas."""
+    """A client of a registry with these schemas."""
 
     def __init__(self, schemas: dict[SchemaId, Schema]) -> None:
         self.schemas = schemas
@@ -111,7 +111,7 @@ def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, 
         ([*(long("contentId", 7) or []), ("apicurio.value.encoding", b"JSON")], "only BINARY is supported"),
     ],
 )
-def test_an_event_whose_headers_leave_its_schema_open_is_a_dead_letter(headers: Headers, message: str) -> None:
+def test_an_event_without_a_unique_schema_id_in_its_headers_is_a_dead_letter(headers: Headers, message: str) -> None:
     value = b"\0\0\0\0\1" + avro_encoder(FIRST)({"id": "e", "a": 1.0, "b": 2.0})
     rows = decoded({SchemaId("id", 1): SCHEMA}, (value, headers))
     assert rows.rows == []
@@ -119,7 +119,7 @@ def test_an_event_whose_headers_leave_its_schema_open_is_a_dead_letter(headers: 
     assert message in str(rows.rejected[0])
 
 
-def test_an_event_that_is_whole_by_its_headers_and_by_its_prefix_is_a_dead_letter() -> None:
+def test_an_event_that_is_complete_by_its_headers_and_by_its_prefix_is_a_dead_letter() -> None:
     schemas = {SchemaId("GUID", GUID): SCHEMA, SchemaId("id", 1): OTHER_SCHEMA}
     ambiguous = b"\0\0\0\0\1" + struct.pack("<f", 2.0)  # by FIRST: an empty id, a tiny number, and 2.0
     unknown_prefix = b"\0\0\0\0\2" + struct.pack("<f", 2.0)  # there is no schema 2: only the header names one
@@ -130,7 +130,7 @@ def test_an_event_that_is_whole_by_its_headers_and_by_its_prefix_is_a_dead_lette
     assert "the value is also a complete event with the prefix of schema 1" in str(rows.rejected[0])
 
 
-def test_an_unknown_schema_in_a_header_is_not_looked_for_in_the_value() -> None:
+def test_the_prefix_is_not_used_if_the_schema_of_a_header_is_unknown() -> None:
     value = b"\0\0\0\0\1" + BODY
     rows = decoded({SchemaId("id", 1): SCHEMA}, (value, confluent("AVRO")))
     assert str(rows.rejected[0]) == f"the schema registry does not know the schema with the GUID {GUID}: nothing here"

@@ -1,4 +1,4 @@
-"""Look-ups in a schema registry: a failure is its id's as long as the registry answers other requests."""
+"""Look-ups in a schema registry: a failure is attributed to its id while the registry answers other requests."""
 
 import threading
 from collections import Counter
@@ -32,7 +32,7 @@ def id_of(number: int) -> SchemaId:
 
 
 class Stub:
-    """A client whose answers a test sets: by id, an exception or a call; `down` is what the probe raises."""
+    """A client whose errors a test sets: `answers` by id, and `down` for all requests and the probe."""
 
     def __init__(self, answers: dict[int, LookUpFailed] | None = None) -> None:
         self.answers = answers or {}
@@ -57,7 +57,7 @@ class Stub:
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -124,9 +124,9 @@ def test_an_id_that_fails_once_costs_no_event() -> None:
 
 
 @pytest.mark.parametrize("status", [None, 404, 500, 503])
-def test_a_registry_that_answers_nothing_is_away(status: int | None) -> None:
+def test_a_registry_without_answers_is_unavailable(status: int | None) -> None:
     stub = Stub()
-    stub.down = LookUpFailed("nobody there", status)
+    stub.down = LookUpFailed("connection refused", status)
     schemas = registry(stub)
     for _ in range(2):
         with pytest.raises(DependencyUnavailable) as raised:
@@ -151,7 +151,7 @@ def test_a_registry_that_rejects_everything_ends_the_service_only_at_the_start()
         schemas.schema(id_of(8), "avro")
 
 
-def test_unknown_ids_are_asked_for_once_each_with_one_probe() -> None:
+def test_unknown_ids_are_requested_once_each_with_one_probe() -> None:
     stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 41)}), Clock()
     schemas = registry(stub, clock)
     look_up_all(schemas, range(1, 81), events=2)
@@ -174,7 +174,7 @@ def flood(numbers: Iterable[int]) -> tuple[Stub, Clock, SchemaRegistry]:
     return stub, clock, schemas
 
 
-def test_a_flood_of_unknown_ids_costs_a_bounded_number_of_requests_and_is_asked_for_again_later() -> None:
+def test_a_flood_of_unknown_ids_costs_a_bounded_number_of_requests_and_is_requested_again_later() -> None:
     stub, clock, schemas = flood(range(1, 3_001))
     look_up_all(schemas, range(3_001, 3_201))
     assert stub.requested.total() == 1 + SINGLE_BUDGET
@@ -242,7 +242,7 @@ def test_failures_that_have_become_old_count_for_no_flood() -> None:
     assert stub.requested.total() == 1_000
 
 
-def test_a_caller_does_not_wait_longer_than_a_slice_and_goes_on_where_it_was() -> None:
+def test_a_caller_waits_at_most_for_a_slice_and_continues_where_it_stopped() -> None:
     stub, opened = Stub(), threading.Event()
     stub.gate = opened.wait
     schemas = registry(stub)
@@ -256,7 +256,7 @@ def test_a_caller_does_not_wait_longer_than_a_slice_and_goes_on_where_it_was() -
     assert stub.requested == Counter(range(1, 21))
 
 
-def test_an_id_that_no_registry_has_is_not_asked_for() -> None:
+def test_an_invalid_id_is_not_requested() -> None:
     stub = Stub()
     assert error_of(registry(stub), 2**31) == "schema 2147483648 has an id that is not valid (1 to 2147483647)"
     assert not stub.requested

@@ -35,7 +35,7 @@ def add(
 
 @examples(max_examples=100)
 @given(st.sets(st.integers(0, 200)), st.sets(st.integers(0, 200)), st.data())
-def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], shadow: set[int], data: st.DataObject) -> None:
+def test_the_pairs_are_those_of_a_plain_join_for_any_lag(scores: set[int], shadow: set[int], data: st.DataObject) -> None:
     join = MergeJoin(1_000, 10)
     remaining = {JoinSide.ANSWERED: sorted(scores), JoinSide.SHADOW: sorted(shadow)}
     pairs: list[tuple[int, int, int]] = []

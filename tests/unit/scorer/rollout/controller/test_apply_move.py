@@ -1,4 +1,4 @@
-"""Moves of a rollout in a registry folder: each is made once, whenever it is interrupted."""
+"""Moves of a rollout in a registry folder: each is applied once, even if it is interrupted."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_moves_forward_and_back_are_signed_if_there_is_a_key(store: LayoutStore)
         assert signed_move.verify(store, "prod", move.revision, trusted(ONE), NOW).move == move
 
 
-def test_a_move_that_was_made_is_found_and_not_made_again(store: LayoutStore) -> None:
+def test_a_completed_move_is_recognized_and_not_repeated(store: LayoutStore) -> None:
     first = apply_move(store, "prod", canary())
     assert apply_move(store, "prod", canary()) == first
     assert len(channel.history(store, "prod")) == 2

@@ -206,7 +206,9 @@ class Judge:
             records = self._topics.logs[at].between(self.reached[at], end)
             places = np.arange(len(rows), len(rows) + len(records))
             if records:
-                partitions.append(PartitionRecords(at, places, np.array([kafka_record.offset for kafka_record in records], np.int64)))
+                partitions.append(
+                    PartitionRecords(at, places, np.array([kafka_record.offset for kafka_record in records], np.int64))
+                )
             rows += records
             self.reached[at] = end
             self.records[at] += len(records)

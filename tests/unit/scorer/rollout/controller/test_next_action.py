@@ -29,7 +29,7 @@ def at(step: int) -> Story:
     return story
 
 
-def test_it_starts_with_the_comparison_and_continues_if_that_passes() -> None:
+def test_a_rollout_starts_with_the_comparison_and_continues_if_it_passes() -> None:
     story = Story()
     assert action_of(story).act is ActionKind.COMPARE
     assert action_of(story).step == 0
@@ -39,12 +39,12 @@ def test_it_starts_with_the_comparison_and_continues_if_that_passes() -> None:
     assert action.move == PlannedMove(BASE, "1.0.0", OLD.digest, shadow="2.0.0", pairs=20)
 
 
-def test_a_comparison_that_fails_ends_it_before_anything_has_moved() -> None:
+def test_a_failed_comparison_ends_the_rollout_before_any_move() -> None:
     story = Story().entry(EntryKind.COMPARED, 0, verdict=CanaryDecision.ROLL_BACK, why=["flips"])
     assert action_of(story) == NextAction(ActionKind.END, ("flips",), 0, CanaryDecision.ROLL_BACK, outcome=Outcome.REJECTED)
 
 
-def test_each_step_moves_the_channel_as_the_plan_says() -> None:
+def test_each_step_moves_the_channel_according_to_the_plan() -> None:
     canary = action_of(at(1), PASSED)
     assert (canary.step, canary.move) == (2, PlannedMove(BASE + 1, "2.0.0", NEW.digest, canary=5, pairs=20))
     promotion = action_of(at(2).command(Verb.APPROVE), PASSED)
@@ -74,7 +74,9 @@ def test_a_worse_candidate_is_rolled_back_even_if_paused_or_approved(step: int) 
 
 def test_a_candidate_refused_by_scorers_is_rolled_back() -> None:
     assert action_of(at(1), UNSURE, refused=["a refuses 2.0.0: golden"]).move == ROLLBACK
-    assert action_of(Story(), refused=["a refuses 2.0.0: from before"]).act is ActionKind.COMPARE, "nothing of it has moved yet"
+    assert action_of(Story(), refused=["a refuses 2.0.0: from before"]).act is ActionKind.COMPARE, (
+        "the rollout has not moved the channel yet"
+    )
 
 
 @pytest.mark.parametrize("verdict", [None, UNSURE])
@@ -83,7 +85,7 @@ def test_without_a_verdict_it_waits(verdict: CanaryVerdict | None) -> None:
     assert (action.act, action.for_person, action.move) == (ActionKind.WAIT, False, None)
 
 
-def test_after_its_patience_a_step_waits_for_an_operator() -> None:
+def test_an_undecided_step_waits_for_an_operator_after_its_limit() -> None:
     story = at(1)
     late = Observation(story.rollout.began_ms + 1_000 * (10 + 6 * 3_600), BASE + 1, verdict=UNSURE)
     assert next_action(story.rollout, late).for_person
@@ -99,21 +101,21 @@ def test_labels_may_be_waited_for_longer() -> None:
     assert next_action(story.rollout, replace(late, lacking=frozenset({"brier", "errors"}))).for_person
 
 
-def test_a_step_that_asks_for_approval_waits_for_it() -> None:
+def test_a_step_that_requires_approval_waits_for_it() -> None:
     action = action_of(at(2), PASSED)
     assert (action.act, action.for_person) == (ActionKind.WAIT, True)
     assert action_of(at(2).command(Verb.APPROVE, 1), PASSED).act is ActionKind.WAIT, "the approval is for another step"
     assert action_of(at(2).command(Verb.APPROVE), PASSED).act is ActionKind.MOVE
 
 
-def test_nothing_goes_forward_while_it_is_paused() -> None:
+def test_a_paused_rollout_does_not_proceed() -> None:
     paused = Story().command(Verb.PAUSE)
     assert (action_of(paused).act, action_of(paused).for_person) == (ActionKind.WAIT, True)
     assert action_of(at(1).command(Verb.PAUSE), PASSED).act is ActionKind.WAIT
     assert action_of(at(1).command(Verb.PAUSE).command(Verb.RESUME), PASSED).act is ActionKind.MOVE
 
 
-def test_an_abort_goes_back_or_just_ends() -> None:
+def test_an_abort_rolls_back_or_only_ends_the_rollout() -> None:
     action = action_of(at(1).command(Verb.ABORT), PASSED)
     assert (action.move, action.outcome, action.reasons) == (ROLLBACK, Outcome.ABORTED, ("ann aborted it: because",))
     assert action_of(Story().command(Verb.ABORT)).outcome is Outcome.ABORTED
