@@ -15,7 +15,7 @@ STATED: dict[str, Any] = {
 
 def minimal(**changes: Any) -> Settings:
     """Return the settings with these keys changed. A section is merged key by key."""
-    stated = dict(STATED)
+    values = dict(STATED)
     for key, value in changes.items():
-        stated[key] = {**stated.get(key, {}), **value} if isinstance(value, dict) else value
-    return Settings.model_validate(stated)
+        values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
+    return Settings.model_validate(values)

@@ -1,4 +1,4 @@
-"""Transactional ids of different names, replicas and roles are different for any names."""
+"""Transactional ids of different names, replicas and roles are never equal."""
 
 from itertools import product
 

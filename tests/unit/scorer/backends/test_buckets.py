@@ -61,7 +61,7 @@ def test_at_least_one_bucket_is_selected(curve: dict[int, float]) -> None:
 
 
 def doubling(path: Path) -> None:
-    """y = 2 (a + b); z = x as float64, h as float16, i as int8."""
+    """Write the model y = 2 (a + b), z = x as float64, h as float16, i as int8."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"]),
         *(helper.make_node("Cast", ["x"], [name], to=kind) for name, kind in CASTS.items()),
@@ -78,7 +78,7 @@ def directly(_: Any, run: Callable[[], None]) -> None:
 
 @pytest.fixture(scope="module")
 def bound(tmp_path_factory: pytest.TempPathFactory) -> BucketBinding:
-    """Buckets 1, 4 and 16, on the CPU."""
+    """Return the binding of a model to buckets of 1, 4 and 16 events on the CPU."""
     path = tmp_path_factory.mktemp("bound") / "model.onnx"
     doubling(path)
     casts = [ModelTensor(name, DTYPES[name], ("N", 2)) for name in CASTS]

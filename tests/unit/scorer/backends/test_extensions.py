@@ -26,9 +26,9 @@ MISSING = "the model uses the operator 'StringLower' of domain ai.onnx.contrib, 
 
 
 def texts(**field: Any) -> dict[str, Any]:
-    """A signature of one text."""
-    fed = {"tensor": "text", "dtype": "string", "shape": [], "fields": [{"name": "text", **field}]}
-    return {"inputs": [fed], "output": {"tensor": "y"}}
+    """Return a signature with one text."""
+    tensor = {"tensor": "text", "dtype": "string", "shape": [], "fields": [{"name": "text", **field}]}
+    return {"inputs": [tensor], "output": {"tensor": "y"}}
 
 
 def classifier(folder: Path, **field: Any) -> Path:

@@ -29,7 +29,7 @@ SHAPES: dict[str, tuple[str, list[int]]] = {
     "flag": ("bool", [-1]),
     "state": ("float32", [2, 1, 4]),
 }
-Sent = list[dict[str, NDArray[Any]]]
+SentTensors = list[dict[str, NDArray[Any]]]
 
 
 class Channel:
@@ -37,7 +37,7 @@ class Channel:
 
     def __init__(self, shapes: Mapping[str, tuple[str, list[int]]] = SHAPES) -> None:
         self.shapes = shapes
-        self.sent: Sent = []
+        self.sent: SentTensors = []
 
     def unary_unary(self, path: str, **_: Any) -> Callable[..., Any]:
         method = getattr(self, path.rpartition("/")[2])

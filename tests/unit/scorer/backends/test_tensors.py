@@ -36,7 +36,7 @@ def test_decoded_arrays_equal_the_encoded_ones(tensor: Any) -> None:
 
 
 def four(**fields: Any) -> Any:
-    """TensorFlow's message of four values, decoded."""
+    """Return the values of a TensorFlow message of shape (4,)."""
     shape = tf_codec.M["TensorShapeProto"]()
     shape.dim.add(size=4)
     return tf_codec.decode(tf_codec.M["TensorProto"](tensor_shape=shape, **fields))

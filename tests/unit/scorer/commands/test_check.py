@@ -72,8 +72,8 @@ def test_rows_without_the_column_of_a_required_field_are_named(rows: list[bytes]
     layout = BlockLayout(signature_of(("x", "float32", [required, optional])).fields)
     decoded = row_decoder_factory("customers", settings)(layout).decode(rows)
     (finding,) = check.required_columns("customers", layout, decoded)
-    without = 1 if ok else 2
+    missing_count = 1 if ok else 2
     assert finding.ok is ok
     assert finding.detail == (
-        f"{without} of the newest 2 rows of the table customers have no value for the required field 'customers.age'"
+        f"{missing_count} of the newest 2 rows of the table customers have no value for the required field 'customers.age'"
     )

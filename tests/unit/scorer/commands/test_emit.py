@@ -1,4 +1,4 @@
-"""The progress of `scorer emit`: it is shown on a terminal only."""
+"""The progress of `scorer emit`, which is shown only on a terminal."""
 
 import contextlib
 import os

@@ -162,9 +162,9 @@ def test_form_of_another_site_is_rejected() -> None:
     browser = client(busy(), recorded_actions)
     form = {"channel": "prod", "reason": "r", "revision": "1"}
     assert browser.post("/actions/rollback", data=form).status_code == 403
-    stolen = token(client(busy(), recording_actions()))
+    foreign_token = token(client(busy(), recording_actions()))
     token(browser)
-    assert browser.post("/actions/rollback", data={**form, "token": stolen}).status_code == 403
+    assert browser.post("/actions/rollback", data={**form, "token": foreign_token}).status_code == 403
     assert browser.get("/actions/rollback").status_code == 405
     assert recorded_actions.mock_calls == []
 

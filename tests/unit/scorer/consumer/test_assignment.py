@@ -23,7 +23,7 @@ def assigned(*places: Partition, after: AnswerStartOffsets | None = None) -> Ass
     return partitions
 
 
-def taken(partitions: AssignedPartitions, *places: Partition) -> Batch:
+def batch_of(partitions: AssignedPartitions, *places: Partition) -> Batch:
     count = len(places)
     columns = [topic for topic, _ in places], [number for _, number in places]
     batch = Batch(*columns, [5] * count, [None] * count, [None] * count, [0] * count, [None] * count)
@@ -34,7 +34,7 @@ def taken(partitions: AssignedPartitions, *places: Partition) -> Batch:
 
 def test_offsets_have_metadata_with_the_id_of_their_topic() -> None:
     partitions = assigned(PARTITION_0, PARTITION_1)
-    batch = taken(partitions, PARTITION_0, PARTITION_1)
+    batch = batch_of(partitions, PARTITION_0, PARTITION_1)
     positions = partitions.offsets(batch, SCORED)
     assert [(p.partition, p.offset) for p in positions] == [(0, 6), (1, 6)]
     assert {OffsetMetadata.decode(p.metadata) for p in positions} == {
@@ -45,7 +45,7 @@ def test_offsets_have_metadata_with_the_id_of_their_topic() -> None:
 
 def test_a_commit_counts_only_for_partitions_that_stayed_assigned() -> None:
     partitions = assigned(PARTITION_0, PARTITION_1, after=AnswerStartOffsets([1], [2]))
-    batch = taken(partitions, PARTITION_0, PARTITION_1)
+    batch = batch_of(partitions, PARTITION_0, PARTITION_1)
     partitions.remove([PARTITION_1])
     partitions.assign([StartPosition("position", TopicPartition(*PARTITION_1, 5), OffsetMetadata(topic_id="one"))])
     partitions.commit(batch, SCORED)
@@ -60,7 +60,7 @@ def test_a_partition_is_level_at_its_end_once_everything_before_is_answered() ->
     partitions = assigned(PARTITION_0, PARTITION_1)
     partitions.advance_to_end({PARTITION_0: 7, ("flights", 9): 3}, 1_000)
     assert partitions.level_ms() == {PARTITION_0: 1_000, PARTITION_1: 0}
-    batch = taken(partitions, PARTITION_1)
+    batch = batch_of(partitions, PARTITION_1)
     partitions.read(batch.reached)
     partitions.advance_to_end({PARTITION_1: 8}, 2_000)  # with an event in flight
     assert partitions.level_ms() == {PARTITION_0: 1_000, PARTITION_1: 0}

@@ -37,7 +37,7 @@ class ScriptedConsumer:
 
     @property
     def context(self) -> Context:
-        """A context that counts its checks."""
+        """Return a context that counts its checks."""
         return Context(beat=self._count)
 
     def _count(self) -> None:

@@ -48,7 +48,7 @@ def bisect(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], 
 
 @given(st.integers(1, 6_000), st.sets(st.integers(0, 5_999), max_size=12), st.sets(st.integers(1, 200), max_size=40))
 def test_exactly_the_deadly_events_are_marked_as_failing(events: int, deadly: set[int], by_hand: set[int]) -> None:
-    """Other kills have no effect unless two follow each other."""
+    """Other kills have no effect unless two of them are consecutive."""
     by_hand = {call for call in by_hand if call - 1 not in by_hand}
     deadly = {offset for offset in deadly if offset < events}
     failing, deaths = bisect(events, deadly, by_hand)

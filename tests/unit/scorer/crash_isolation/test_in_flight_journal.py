@@ -36,7 +36,7 @@ def test_two_deaths_with_a_candidate_in_flight_refuse_it_and_a_new_promotion_res
     for deaths in range(1, LETHAL + 1):
         InFlightJournal(path).write(ENDS, "sha256:b@3")
         process = start_process(path)
-        assert not process.allows_candidate(), "the next batch is the champion's alone"
+        assert not process.allows_candidate(), "only the champion scores the next batch"
         assert (process.refusal_reason("sha256:b@3") is not None) is (deaths == LETHAL)
         process.close()
         assert start_process(path).refusal_reason("sha256:b@4") is None

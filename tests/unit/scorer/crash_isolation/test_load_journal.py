@@ -7,7 +7,7 @@ import pytest
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.load_journal import LETHAL, REMEMBERED, LoadJournal
 
-DEADLY, GOOD = "sha256:b@3", "sha256:a@2"
+DEADLY, HARMLESS = "sha256:b@3", "sha256:a@2"
 
 
 def start_process(path: Path) -> LoadJournal:
@@ -29,7 +29,7 @@ def test_a_version_is_refused_after_two_deaths_in_its_load_and_loaded_under_anot
         journal = start_process(path)
         assert journal.deaths(DEADLY) == deaths
         assert (journal.refusal(DEADLY) is not None) is (deaths == LETHAL)
-        with journal.loading(GOOD):
+        with journal.loading(HARMLESS):
             pass
     assert f"{LETHAL} processes died while they loaded it" in (start_process(path).refusal(DEADLY) or "")
     assert start_process(path).refusal("sha256:b@4") is None

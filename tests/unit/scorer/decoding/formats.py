@@ -21,8 +21,8 @@ WIDTH = 40
 
 
 def signature_of(*inputs: tuple[str, str, list[Any]]) -> Signature:
-    stated = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
-    return parse_signature(json.dumps({"inputs": stated, "output": {"tensor": "y"}}))
+    tensors = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
+    return parse_signature(json.dumps({"inputs": tensors, "output": {"tensor": "y"}}))
 
 
 B = {"name": "b", "default": "nan"}
@@ -60,8 +60,8 @@ def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
     """Return the signature with the fields read from these paths."""
     document = json.loads(signature.to_json())
     for tensor in document["inputs"]:
-        stated = [{"name": entry} if isinstance(entry, str) else entry for entry in tensor["fields"]]
-        tensor["fields"] = [entry | ({"path": paths[entry["name"]]} if entry["name"] in paths else {}) for entry in stated]
+        entries = [{"name": entry} if isinstance(entry, str) else entry for entry in tensor["fields"]]
+        tensor["fields"] = [entry | ({"path": paths[entry["name"]]} if entry["name"] in paths else {}) for entry in entries]
     return parse_signature(json.dumps(document))
 
 

@@ -32,11 +32,11 @@ message Event {
 
 def avro_record(**fields: Any) -> dict[str, Any]:
     """Return a record schema of these fields and types. A field whose name ends in `_` may be null."""
-    stated = [
+    definitions = [
         {"name": name[:-1], "type": ["null", type_], "default": None} if name.endswith("_") else {"name": name, "type": type_}
         for name, type_ in fields.items()
     ]
-    return {"type": "record", "name": "Event", "fields": stated}
+    return {"type": "record", "name": "Event", "fields": definitions}
 
 
 MORE = {"type": "record", "name": "More", "fields": [{"name": "a", "type": "double"}]}
@@ -128,8 +128,8 @@ def _for_proto(value: Any) -> Any:
 def settings_of(format_: str, output: str = "json", **options: Any) -> Settings:
     """Return settings with this format, and with a schema registry if there is no file."""
     registry = {} if "schema_file" in options or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}
-    stated = {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **options}
-    return minimal(name="test", input=stated, output={"topic": "o", "format": output}, **registry)
+    input_settings = {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **options}
+    return minimal(name="test", input=input_settings, output={"topic": "o", "format": output}, **registry)
 
 
 def avro_encoder(schema: Any) -> Encode:

@@ -72,8 +72,8 @@ VECTORS = [
 
 def vector_decoder(dtype: str, field: dict[str, Any]) -> JsonDecoder:
     shape = field.get("shape")
-    stated = {"tensor": "v", "dtype": dtype, "fields": [{key: element for key, element in field.items() if key != "shape"}]}
-    document = {"inputs": [stated | ({"shape": shape} if shape else {})], "output": {"tensor": "y"}}
+    tensor = {"tensor": "v", "dtype": dtype, "fields": [{key: element for key, element in field.items() if key != "shape"}]}
+    document = {"inputs": [tensor | ({"shape": shape} if shape else {})], "output": {"tensor": "y"}}
     return JsonDecoder(parse_signature(json.dumps(document)), None, 1_000)
 
 

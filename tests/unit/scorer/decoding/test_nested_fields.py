@@ -26,8 +26,8 @@ LARGEST = 1 << 20
 
 
 def signature(dtype: str = "float32", shape: tuple[int, ...] = (2, 3), **field: Any) -> Signature:
-    fed = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "v", "array": True} | field]}
-    return parse_signature(json.dumps({"inputs": [fed], "output": {"tensor": "y"}}))
+    tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "v", "array": True} | field]}
+    return parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
 
 
 def decoded(event: Any, input_signature: Signature) -> Decoded:

@@ -110,10 +110,10 @@ message Event {
 """
 
 
-def avro(folder: Path, signature: Signature, **more: Any) -> tuple[Decoder, Callable[..., bytes]]:
+def avro(folder: Path, signature: Signature, **options: Any) -> tuple[Decoder, Callable[..., bytes]]:
     encode = avro_encoder(AVRO)
     full = lambda after, items=(), more=None: encode({"after": after, "items": list(items), "more": more or {}})  # noqa: E731
-    return SchemaDecoder(signature, configured(folder, "avro", json.dumps(AVRO), **more)), full
+    return SchemaDecoder(signature, configured(folder, "avro", json.dumps(AVRO), **options)), full
 
 
 def test_avro_records_in_records(tmp_path: Path) -> None:
@@ -276,9 +276,9 @@ def test_formats_without_names_refuse_paths() -> None:
         lambda: JsonEnvelopeDecoder(signature, "id", 1_000),
         lambda: Float32Decoder(signature, 1_000),
     ]
-    for format_, make in zip(("json-array", "json-envelope", "float32"), factories, strict=True):
+    for format_, create in zip(("json-array", "json-envelope", "float32"), factories, strict=True):
         with pytest.raises(FormatMismatch) as raised:
-            make()
+            create()
         assert str(raised.value) == (
             f"input.format {format_} has no field names, but field 'amount' has the path after.amount; "
             "use json, avro or protobuf"

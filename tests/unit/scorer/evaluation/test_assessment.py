@@ -26,7 +26,7 @@ def assessed(
     *,
     numbers: bool = False,
 ) -> Assessment:
-    """Event k has the id `k` and was answered at k ms."""
+    """Return the assessment of these answers. Event k has the id `k` and was answered at k ms."""
     answers, count = AnswerColumns(), len(scores)
     ids = [str(number) for number in range(count)]
     answers.add(PLACE, range(count), range(count), hash_ids(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)

@@ -1,4 +1,4 @@
-"""Which versions need the feature log, and the errors if it is not configured or has not all inputs."""
+"""Which versions need the feature log, and the errors if it is not configured or has too few inputs."""
 
 import pytest
 

@@ -18,7 +18,7 @@ SIGNATURE = parse_signature(json.dumps({"inputs": [X], "output": {"tensor": "y"}
 
 
 class Summing:
-    """y = the sum of x; each step takes a hundredth of a second of its clock."""
+    """The model y = the sum of x. Each element takes a hundredth of a second of its clock."""
 
     device = "cpu"
 

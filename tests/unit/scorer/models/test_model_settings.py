@@ -54,15 +54,15 @@ def files(tmp_path: Path) -> Path:
     ca = trustme.CA()
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     for name in ("one", "two"):
-        issued = ca.issue_cert(name)
-        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
-        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+        certificate = ca.issue_cert(name)
+        certificate.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        certificate.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
     return tmp_path
 
 
 def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
-    stated = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
-    assert settings(files, {"server_tls": stated}).model.server_tls.key_file == files / "one.key"
+    tls = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
+    assert settings(files, {"server_tls": tls}).model.server_tls.key_file == files / "one.key"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class Guard:
         yield
 
     def attempt(self, loaded_package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        assert self.loaded_identities[-1] == identity, "a death in the trial counts, too"
+        assert self.loaded_identities[-1] == identity, "a death in the trial counts too"
         if loaded_package.version in self.endless:
             self.trying.set()
             until(lambda: not is_wanted(), "a move of the channel")
@@ -195,11 +195,11 @@ def test_a_start_follows_the_channel_while_a_version_is_tried(site: Site) -> Non
         assert site.guard.trying.wait(STEP_SECONDS)
         site.promote("3.0.0")
 
-    mover = threading.Thread(target=promote_during_the_trial)
-    mover.start()
+    thread = threading.Thread(target=promote_during_the_trial)
+    thread.start()
     with site.manager() as manager:
         assert version(manager) == ("3.0.0", 3)
-    mover.join()
+    thread.join()
 
 
 def test_the_end_of_a_scorer_ends_the_trial_of_a_version(site: Site) -> None:
@@ -313,17 +313,17 @@ def test_a_start_without_a_version(tmp_path: Path, exists: bool, raised: type[Ex
 
 
 def test_the_served_version_is_reloaded_into_this_process(site: Site) -> None:
-    moved: list[str] = []
+    reloaded_versions: list[str] = []
 
     def load(loaded_package: Package) -> Any:
-        moved.append(loaded_package.version)
+        reloaded_versions.append(loaded_package.version)
         return site.load(loaded_package)
 
     with site.manager() as manager:
         before = manager.champion
         manager.reload(load)
         until(lambda: manager.champion is not before, "the model")
-        assert (moved, version(manager)) == (["1.0.0"], ("1.0.0", 1))
+        assert (reloaded_versions, version(manager)) == (["1.0.0"], ("1.0.0", 1))
 
 
 def test_a_channel_that_returns_to_a_version_is_followed_to_its_newest_revision(
@@ -368,9 +368,12 @@ def test_each_change_of_a_canary_has_a_revision_which_its_records_name(site: Sit
 
 
 def test_a_candidate_with_the_same_decoding_as_the_champion_is_recognized(site: Site) -> None:
-    turned = models.LINEAR | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a"]}]}
+    reversed_signature = models.LINEAR | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a"]}]}
     package.push(
-        site.store, models.package(site.registry.parent / "turned", partial(models.linear, factor=2.0), turned), "m", "4.0.0"
+        site.store,
+        models.package(site.registry.parent / "turned", partial(models.linear, factor=2.0), reversed_signature),
+        "m",
+        "4.0.0",
     )
     site.decoders["3.0.0"] = object()
     with site.manager() as manager:

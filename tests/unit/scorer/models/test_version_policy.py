@@ -27,7 +27,7 @@ def champion(digest: str | None) -> dict[str, str]:
 
 
 def after(snapshot: Snapshot, *, is_valid: bool) -> Snapshot:
-    """Return the state after the next action; a loaded version is ready if `fit`, else refused."""
+    """Return the state after the next action. A loaded version is ready if `is_valid`, and otherwise refused."""
     states = dict(snapshot.states)
     match next_action(snapshot):
         case LoadVersion(digest):

@@ -142,7 +142,7 @@ def test_rows_of_feature_records_touch_no_byte_beside_the_buffers(tmp_path: Path
     ],
 )
 def test_a_fault_in_the_sources_is_detected(tmp_path: Path, program: str, right: str, wrong: str) -> None:
-    """A padding that is too short, a size that is not counted, a digit that is lost."""
+    """The faults are a short padding, an uncounted size, a lost digit and others."""
     texts = {file.name: file.read_text() for file in compiler.HERE.glob("*.[ch]")}
     assert any(right in text for text in texts.values())
     for name, text in texts.items():

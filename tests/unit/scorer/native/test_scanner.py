@@ -86,7 +86,7 @@ UNCERTAIN_EVENTS = [
 
 @pytest.mark.parametrize("event", CERTAIN)
 def test_certain_events(event: str) -> None:
-    """Alone, and between neighbours that a scanner could run into."""
+    """Each event is scanned alone, and between neighbours that a scanner could read by mistake."""
     scanner = scanner_of("ab", [None, 9.0])
     for before, after in ((b"", b""), (b'{"a":1,"b":', b'2,"id":"y"}'), (b'{"a":"', b'"}'), (b" ", b" ")):
         scanned = scanner.scan([before, event.encode(), after])

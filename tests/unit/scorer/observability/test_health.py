@@ -13,7 +13,7 @@ NOW = 1_000.0
 
 
 def ready(counters: Counters, outages: Outages | None = None, *, joined: bool = True) -> str | None:
-    """Return the reason of /readyz at NOW for a scorer during its start-up, or in its group."""
+    """Return the reason of /readyz at NOW. `joined` is whether the scorer has joined its group."""
     progress = WorkerProgress(NOW, state="not yet in the consumer group", joined=joined)
     return not_ready(outages or Outages(), counters, progress, lambda: NOW)
 

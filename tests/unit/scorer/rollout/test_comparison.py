@@ -33,7 +33,10 @@ MALFORMED = Poison(Reason.MALFORMED, "no JSON")
 
 
 class Doubling:
-    """A version that doubles the number of an event, big from 10 on, and raises for batches with a number in `errors`."""
+    """A version that doubles the number of an event, and raises for batches with a number in `errors`.
+
+    The decision is big for numbers of 10 and more.
+    """
 
     def __init__(self, errors: dict[int, Exception]) -> None:
         self.errors = errors
@@ -93,7 +96,7 @@ def test_an_unavailable_server_rejects_no_event() -> None:
 
 
 def answers_with(scores: Sequence[Any]) -> EventAnswers:
-    """Return answers with these scores, None for a dead letter; numbers from 0.5 on decide yes."""
+    """Return answers with these scores, None for a dead letter. Numbers of 0.5 and more decide yes."""
     results = EventAnswers(len(scores))
     for row, score in enumerate(scores):
         if score is None:

@@ -32,22 +32,22 @@ def fleet(*records: ScorerStatus, received_at: float = NOW) -> Fleet:
     return received
 
 
-def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), received_at: float = NOW) -> fleet_status.MoveProgress:
-    return fleet_status.move_progress(MOVE, fleet(*records, received_at=received_at), {("in", p) for p in wanted}, NOW)
+def verdict(*records: ScorerStatus, partitions: tuple[int, ...] = (), received_at: float = NOW) -> fleet_status.MoveProgress:
+    return fleet_status.move_progress(MOVE, fleet(*records, received_at=received_at), {("in", p) for p in partitions}, NOW)
 
 
 def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
-    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 8, (2,)), wanted=(0, 1, 2)).outcome == FLIPPED
-    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 6, (2,)), wanted=(0, 1, 2)).outcome == WAITING
-    gap = verdict(status_of("a", 7, (0, 1)), status_of("b", 7), wanted=(0, 1, 2))
-    assert (gap.outcome, gap.missing) == (WAITING, (("in", 2),))
+    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 8, (2,)), partitions=(0, 1, 2)).outcome == FLIPPED
+    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 6, (2,)), partitions=(0, 1, 2)).outcome == WAITING
+    progress = verdict(status_of("a", 7, (0, 1)), status_of("b", 7), partitions=(0, 1, 2))
+    assert (progress.outcome, progress.missing) == (WAITING, (("in", 2),))
     assert verdict().outcome == WAITING
 
 
 def test_scorers_that_stopped_or_follow_another_tag_are_ignored() -> None:
     assert verdict(status_of("a", 7), status_of("b", 6, state="stopped"), status_of("c", 6, tag="canary")).outcome == FLIPPED
     assert verdict(status_of("a", 7), received_at=NOW - STALE_SECONDS).outcome == WAITING
-    assert verdict(status_of("a", 7, (0,)), status_of("shadow.a", 6, (0, 1), shadow=True), wanted=(0,)).outcome == FLIPPED
+    assert verdict(status_of("a", 7, (0,)), status_of("shadow.a", 6, (0, 1), shadow=True), partitions=(0,)).outcome == FLIPPED
     assert verdict(status_of("shadow.a", 7, (0,), shadow=True)).outcome == WAITING, "a shadow does not count"
     live_and_stale = fleet(status_of("b", 7, (1,)))
     live_and_stale.last |= fleet(status_of("a", 6, (0,)), received_at=NOW - STALE_SECONDS).last
@@ -101,9 +101,9 @@ def test_large_records_are_bounded_together() -> None:
 
 def test_a_move_wants_no_more_partitions_than_a_topic_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_status, "WANTED_PARTITIONS", 3)
-    wanted = {("in", 0)}
-    fleet_status.add_partitions(wanted, [("in", number) for number in range(9)])
-    assert wanted == {("in", 0), ("in", 1), ("in", 2)}
+    partitions = {("in", 0)}
+    fleet_status.add_partitions(partitions, [("in", number) for number in range(9)])
+    assert partitions == {("in", 0), ("in", 1), ("in", 2)}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.unit.scorer.minimal import minimal
 
 
 class Topic:
-    """A producer that keeps the records."""
+    """A producer that collects the records."""
 
     def __init__(self) -> None:
         self.records: list[ScorerStatus] = []
@@ -53,7 +53,7 @@ def test_a_scorer_reports_its_stop_unless_another_process_runs_under_its_name() 
 
 
 class TopicFactory:
-    """Opens producers of a topic, and counts them."""
+    """A factory of producers of a topic, which counts them."""
 
     def __init__(self) -> None:
         self.topic = Topic()

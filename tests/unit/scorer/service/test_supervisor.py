@@ -1,4 +1,4 @@
-"""The supervisor with workers that do one thing each: hang in three ways, crash before they serve, or after."""
+"""The supervisor with workers that hang in three ways, or crash before or after they serve."""
 
 import json
 import re
@@ -120,7 +120,7 @@ def test_a_worker_that_does_not_end_in_time_prints_its_stacks_and_is_killed_and_
         r"worker \d \(process \d+\) did not end within 2 s after SIGTERM; the stacks of its threads are above", log
     )
     assert len(stacks) == 3
-    for stack in stacks[:2]:  # each above the line about its worker
+    for stack in stacks[:2]:  # each stack precedes the line about its worker
         assert re.search(rf'File "<string>", line \d+ in {work}\n', stack)
         assert "in _end_with_supervisor" in stack  # the other threads are printed too
 

@@ -382,7 +382,7 @@ def test_a_replica_name_in_use_by_another_process_ends_this_process(site: Site) 
         service_of(site).run(lambda _: setattr(site.guard, "lost", True))
     assert site.closed() == CLOSED
     assert site.guard.close.called
-    assert not site.producer.produce.called, "the replica has not stopped: another process has it"
+    assert not site.producer.produce.called, "the replica has not stopped: another process uses its name"
 
 
 def test_the_guard_has_the_member_id_of_the_consumer(site: Site) -> None:

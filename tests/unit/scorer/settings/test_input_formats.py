@@ -1,4 +1,4 @@
-"""The one list of input formats."""
+"""The list of input formats."""
 
 from typing import get_args
 

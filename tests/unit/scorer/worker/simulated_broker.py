@@ -7,8 +7,8 @@ import numpy as np
 
 from scorer.worker.transaction_pacing import TransactionPacing
 
-REQUESTS = 8  # of a transaction that its scorer waits for, one after another
-AFTERWARDS = 0.3  # share of a transaction's CPU that follows its answer: markers, and readers that are woken
+REQUESTS = 8  # consecutive requests of a transaction
+AFTERWARDS = 0.3  # share of a transaction's CPU after its response: markers and readers
 DISPATCH = 0.0002  # seconds that a request takes beside the broker's CPU
 SCORING = 0.001  # seconds
 
@@ -59,7 +59,7 @@ class Simulation:
         return len(self.commits) * self.transaction_cost / self.now
 
     def _take(self) -> tuple[int, int]:
-        """Take the events that the broker has, at least one; return the first and the one after the last."""
+        """Take the available events, at least one. Return the first number and the number after the last."""
         first = self._event_count
         self._pass(max(0.0, first / self.rate + self._backlog - self.now))
         self._event_count = max(first, int((self.now - self._backlog) * self.rate)) + 1
@@ -69,9 +69,9 @@ class Simulation:
 
     def _transaction(self, first: int, end: int) -> None:
         self._pass(SCORING)
-        began, piece = self.now, self.transaction_cost * (1 - AFTERWARDS) / REQUESTS
+        began, request_cost = self.now, self.transaction_cost * (1 - AFTERWARDS) / REQUESTS
         for _ in range(REQUESTS):
-            self._backlog += piece * (1 + self.jitter * (self._random.expovariate(1) - 1))
+            self._backlog += request_cost * (1 + self.jitter * (self._random.expovariate(1) - 1))
             self._pass(DISPATCH + self._backlog)
         self._backlog += self.transaction_cost * AFTERWARDS
         self.commits.append(self.now - began)

@@ -55,8 +55,8 @@ def test_an_older_event_gets_a_smaller_batch() -> None:
 
 def test_a_full_batch_starts_a_transaction_at_once() -> None:
     ends: tuple[End, ...] = ("empty", "events", "bytes")
-    worthwhile = {(end, events) for end in ends for events in (1, MIN_EVENTS) if is_full(end, events, 10 * MIN_EVENTS)}
-    assert worthwhile == {("events", MIN_EVENTS), ("bytes", MIN_EVENTS), ("bytes", 1)}
+    full_batches = {(end, events) for end in ends for events in (1, MIN_EVENTS) if is_full(end, events, 10 * MIN_EVENTS)}
+    assert full_batches == {("events", MIN_EVENTS), ("bytes", MIN_EVENTS), ("bytes", 1)}
     assert is_full("events", 8, 8), "the settings allow no larger batch"
     assert not is_full("events", 7, 8)
 

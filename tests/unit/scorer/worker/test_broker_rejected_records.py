@@ -54,7 +54,7 @@ class Broker:
             raise self._refusal(records, rejected_records)
         self.accepted += records
         for position in offsets:
-            assert position.offset > self.positions.get(position.partition, 0), "a position went back"
+            assert position.offset > self.positions.get(position.partition, 0), "a position decreased"
             self.positions[position.partition] = position.offset
 
     def _refusal(self, records: Sequence[Record], rejected_records: list[Record]) -> RecordRejected:

@@ -145,19 +145,21 @@ def texts_scored(texts: list[str]) -> tuple[ScoredEvents, JsonFeatureEncoder]:
 @pytest.mark.parametrize("unencodable", [{0}, {6}, {2, 3, 9}, set(range(10))])
 def test_an_event_that_cannot_be_encoded_leaves_out_only_its_own_record(unencodable: set[int]) -> None:
     scored_events, encoder = texts_scored(["\ud800" if row in unencodable else f"text {row}" for row in range(10)])
-    built = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, encoder)
+    feature_records = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, encoder)
     encodable_rows = [row for row in range(10) if row not in unencodable]
-    assert built.rows.tolist() == encodable_rows
-    assert [decode_json(record[1]).inputs for record in built.records] == [{"t": f"text {row}"} for row in encodable_rows]
-    assert built.dropped == {"encoding-failed": len(unencodable)}
+    assert feature_records.rows.tolist() == encodable_rows
+    assert [decode_json(record[1]).inputs for record in feature_records.records] == [
+        {"t": f"text {row}"} for row in encodable_rows
+    ]
+    assert feature_records.dropped == {"encoding-failed": len(unencodable)}
 
 
 def test_a_large_batch_of_unencodable_events_is_left_out_with_few_attempts() -> None:
     count = 4_096
     scored_events, encoder = texts_scored(["\ud800"] * count)
     attempts = CountedAttempts(encoder.logged)
-    built = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, attempts)
-    assert (len(built.records), built.dropped) == (0, {"encoding-failed": count})
+    feature_records = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, attempts)
+    assert (len(feature_records.records), feature_records.dropped) == (0, {"encoding-failed": count})
     assert attempts.count < 2 * MAX_FAILURES
 
 

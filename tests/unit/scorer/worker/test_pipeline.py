@@ -55,15 +55,15 @@ def test_an_infrastructure_error_rejects_no_row_and_ends_the_scoring(error: type
 
 
 def test_a_span_is_rejected_whole_after_the_limit_of_failures_without_a_success() -> None:
-    tried: list[list[int]] = []
+    spans: list[list[int]] = []
 
     def score(rows: list[int]) -> ScoredRows:
-        tried.append(rows)
+        spans.append(rows)
         raise ValueError("broken")
 
     result = score_in_halves(ROWS, score, to_poison, Context(), hopeless=2)
     assert sorted(result.rejected) == ROWS
-    assert tried == [ROWS, ROWS[:8], ROWS[:4], ROWS[:2], ROWS[:1], ROWS[1:2], ROWS[2:4], ROWS[4:8], ROWS[8:]]
+    assert spans == [ROWS, ROWS[:8], ROWS[:4], ROWS[:2], ROWS[:1], ROWS[1:2], ROWS[2:4], ROWS[4:8], ROWS[8:]]
 
 
 def test_a_success_before_the_limit_keeps_on_halving() -> None:

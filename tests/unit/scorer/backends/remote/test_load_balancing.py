@@ -63,12 +63,12 @@ def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]])
     for now, (report, at) in enumerate(reports):
         arguments = {"succeeded": (), "failed": (float(now), "UNAVAILABLE"), "record_missed_deadline": (float(now),)}[report]
         getattr(servers, report)(at, *arguments)
-        picked = servers.select()
-        if picked is None:
+        selected = servers.select()
+        if selected is None:
             assert all(server.open for server in servers.all)
             assert servers.wait(float(now)) <= LONGEST_BACKOFF
         else:
-            assert not servers.all[picked].open
+            assert not servers.all[selected].open
 
 
 def test_the_window_grows_by_one_only_if_it_is_used_up() -> None:

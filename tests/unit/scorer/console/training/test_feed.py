@@ -38,7 +38,7 @@ def poll_library(reader: AttestationReader, minutes: int = 0) -> AttestationLibr
 
 
 def version_of(library: AttestationLibrary, number: int) -> VersionAttestations:
-    return next(each for each in library.versions if each.version == trained.version(number))
+    return next(version for version in library.versions if version.version == trained.version(number))
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_documents_are_read_once_and_new_ones_at_the_next_poll(repository: Runs,
     _, digest = repository.run(0)
     reader = AttestationReader(store, repository.trusted)
     attestations = version_of(poll_library(reader), 0)
-    assert [each.name for each in attestations.statements] == ["provenance", "evaluation", "comparison"]
-    assert {each.key_id for each in attestations.statements} == {"training"}
+    assert [entry.name for entry in attestations.statements] == ["provenance", "evaluation", "comparison"]
+    assert {entry.key_id for entry in attestations.statements} == {"training"}
     assert attestations.comparison is not None
     assert attestations.comparison.document is not None
     assert attestations.comparison.document.verdict == "passed"
@@ -70,7 +70,7 @@ def test_documents_are_read_once_and_new_ones_at_the_next_poll(repository: Runs,
     assert newer.document is not None
     assert (newer.document.because, newer.others) == ("judged again", 1)
     repository.push(1)
-    assert [each.version for each in poll_library(reader).versions] == [trained.version(1), trained.version(0)]
+    assert [entry.version for entry in poll_library(reader).versions] == [trained.version(1), trained.version(0)]
 
 
 def test_claim_never_replaces_a_signed_document(repository: Runs, store: Counted) -> None:
@@ -85,7 +85,7 @@ def test_claim_never_replaces_a_signed_document(repository: Runs, store: Counted
 def test_without_trusted_keys_everything_is_a_claim(repository: Runs, store: Counted) -> None:
     repository.run(0)
     document = version_of(poll_library(AttestationReader(store, [])), 0)
-    assert [(each.verified, each.unverified) for each in document.statements] == [
+    assert [(statement.verified, statement.unverified) for statement in document.statements] == [
         (False, "the signature is not from a trusted key")
     ] * 3
 
@@ -93,9 +93,9 @@ def test_without_trusted_keys_everything_is_a_claim(repository: Runs, store: Cou
 def test_expired_key_verifies_nothing(repository: Runs, store: Counted) -> None:
     repository.run(0)
     reader = AttestationReader(store, [TrustedKey("training", repository.key.public(), DAY + timedelta(minutes=5))])
-    assert all(each.verified for each in version_of(poll_library(reader), 0).statements)
+    assert all(statement.verified for statement in version_of(poll_library(reader), 0).statements)
     late = version_of(poll_library(reader, minutes=5), 0).statements
-    assert not any(each.verified for each in late)
+    assert not any(statement.verified for statement in late)
     assert "trusted until" in late[0].unverified
 
 
@@ -138,7 +138,7 @@ def test_deleted_version_is_removed(repository: Runs, store: Counted) -> None:
     assert poll_library(reader).versions
     shutil.rmtree(repository.folder / "registry")
     repository.push(1)
-    assert [each.version for each in poll_library(reader).versions] == [trained.version(1)]
+    assert [version.version for version in poll_library(reader).versions] == [trained.version(1)]
     empty = AttestationReader(LayoutStore(repository.folder / "nowhere"), [])
     with pytest.raises(RegistryError):
         poll_library(empty)
@@ -153,7 +153,7 @@ def test_oldest_versions_are_left_out_and_others_are_checked_in_turn(repository:
     library = poll_library(reader)
     assert (len(library.versions), library.left_out, library.read) == (count - 1, 1, True)
     repository.attest(content.digest, "evaluation", trained.evaluation())
-    counts = [sum(bool(each.statements) for each in poll_library(reader).versions) for _ in range(2)]
+    counts = [sum(bool(version.statements) for version in poll_library(reader).versions) for _ in range(2)]
     assert RECENT < counts[0] < counts[1] == count - 1
 
 
@@ -161,15 +161,15 @@ def test_runs_of_one_day_are_sorted_by_attestation_time(repository: Runs, store:
     digest = repository.push(0)
     day = trained.version(0)[:8]
     for minutes, name in ((9, "a" * 12), (5, "f" * 12)):
-        other = put_manifest(store, name)
-        store.move_tags({f"{day}-{name}": other}, expect={})
-        repository.attest(other.digest, "evaluation", trained.evaluation(), minutes=minutes)
-        repository.attest(other.digest, "evaluation", trained.evaluation(0.5), minutes=100 - minutes)
+        content = put_manifest(store, name)
+        store.move_tags({f"{day}-{name}": content}, expect={})
+        repository.attest(content.digest, "evaluation", trained.evaluation(), minutes=minutes)
+        repository.attest(content.digest, "evaluation", trained.evaluation(0.5), minutes=100 - minutes)
     junk = {manifest.CREATED: "yesterday"}
     referrers.attach(store, digest, bundle.MEDIA_TYPE, b"{}", junk)
     library = poll_library(AttestationReader(store, repository.trusted))
-    assert [each.version for each in library.versions] == [f"{day}-{'a' * 12}", f"{day}-{'f' * 12}", trained.version(0)]
-    assert [each.attested for each in library.versions] == [DAY + timedelta(minutes=9), DAY + timedelta(minutes=5), None]
+    assert [version.version for version in library.versions] == [f"{day}-{'a' * 12}", f"{day}-{'f' * 12}", trained.version(0)]
+    assert [version.attested for version in library.versions] == [DAY + timedelta(minutes=9), DAY + timedelta(minutes=5), None]
 
 
 def test_runs_are_sorted_newest_first_and_before_other_versions() -> None:

@@ -120,8 +120,8 @@ def test_versions_are_drawn_in_their_order_and_the_promoted_ones_are_connected()
     assert [x for x, *_ in circles] == sorted(x for x, *_ in circles)
     (_, low, _), (_, lowest, _), (_, high, _) = circles
     assert high < low < lowest  # a larger value is higher on the page
-    (connected,) = ElementTree.fromstring(svg).iter(f"{SVG}polyline")
-    assert len(connected.attrib["points"].split()) == 2
+    (line,) = ElementTree.fromstring(svg).iter(f"{SVG}polyline")
+    assert len(line.attrib["points"].split()) == 2
     assert plots.versions([], "auc") == ""
     assert dots(plots.versions(figures[:1], "auc"))
 

@@ -36,8 +36,8 @@ def run(*attestations: Attestation, number: int = 1, moves: tuple[Any, ...] = ()
     return training_run
 
 
-def judged(key: str | None = "training", **stated: Any) -> tuple[Attestation, Attestation]:
-    comparison = trained.comparison(1, DIGEST, CHAMPION, **stated)
+def judged(key: str | None = "training", **overrides: Any) -> tuple[Attestation, Attestation]:
+    comparison = trained.comparison(1, DIGEST, CHAMPION, **overrides)
     return attested(PROVENANCE, trained.provenance(1, CHAMPION), key), attested(COMPARISON, comparison, key)
 
 
@@ -71,16 +71,16 @@ def test_refused_run_has_its_reason_and_failed_rules() -> None:
 
 def test_claimed_verdict_is_never_good() -> None:
     assert run(*judged()).tone == "good"
-    claimed = run(*judged(key=None))
-    assert (claimed.verdict, claimed.tone, claimed.verified, claimed.claimed) == ("passed", "wait", False, True)
+    claimed_run = run(*judged(key=None))
+    assert (claimed_run.verdict, claimed_run.tone, claimed_run.verified, claimed_run.claimed) == ("passed", "wait", False, True)
     assert run(*judged(key=None, change=-0.0061)).tone == "bad"
 
 
 def test_verdict_that_only_the_run_recorded_is_never_good() -> None:
     events = recorded_runs.refused(3)
     events.end("passed")
-    (recorded,) = runs.with_records([], recorded_runs.history(events), 0.0)
-    assert (recorded.verdict, recorded.attested, recorded.tone) == ("passed", False, "wait")
+    (recorded_run,) = runs.with_records([], recorded_runs.history(events), 0.0)
+    assert (recorded_run.verdict, recorded_run.attested, recorded_run.tone) == ("passed", False, "wait")
 
 
 def test_missing_documents_are_named() -> None:
@@ -250,8 +250,8 @@ def test_bar_of_an_error_is_bad_if_the_error_may_be_larger_than_its_rule_allows(
     difference = {"value": change, "low": change - 0.1, "high": change + 0.1}
     limits = [{"name": "rmse", "value": change + 0.1, "bound": 0.15, "passed": tone == "good"}]
     slices = [{"field": "carrier", "value": "UA", "rows": 9_000, "difference": difference, "scale": 10.0}]
-    stated: dict[str, Any] = {"metric": "rmse", "difference": difference, "rules": limits, "slices": slices}
-    compared = trained.comparison(1, DIGEST, ("1.0.0", "sha256:" + "b" * 64), **stated)
+    overrides: dict[str, Any] = {"metric": "rmse", "difference": difference, "rules": limits, "slices": slices}
+    compared = trained.comparison(1, DIGEST, ("1.0.0", "sha256:" + "b" * 64), **overrides)
     training_run = run(judged()[0], attested(COMPARISON, compared))
     assert training_run.bar is not None
     assert (training_run.bar.tone, training_run.bar.limit) == (tone, 0.15)
@@ -265,7 +265,11 @@ def test_runs_without_records_keep_their_order_among_recorded_ones() -> None:
         [collect_attestations(trained.version(number), DIGEST, judged() if number == 3 else ()) for number in (4, 3, 2)], []
     )
     events = recorded_runs.refused(3)
-    listed = runs.with_records(attested_runs, recorded_runs.history(events), 0.0)
-    assert [listed_run.version for listed_run in listed] == [trained.version(4), trained.version(2), trained.version(3)]
-    assert [(listed_run.attested, listed_run.state) for listed_run in listed] == [(True, ""), (True, ""), (True, "refused")]
+    listed_runs = runs.with_records(attested_runs, recorded_runs.history(events), 0.0)
+    assert [listed_run.version for listed_run in listed_runs] == [trained.version(4), trained.version(2), trained.version(3)]
+    assert [(listed_run.attested, listed_run.state) for listed_run in listed_runs] == [
+        (True, ""),
+        (True, ""),
+        (True, "refused"),
+    ]
     assert runs.with_records(attested_runs, RunHistory(), 0.0) == attested_runs

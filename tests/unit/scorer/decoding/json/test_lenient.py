@@ -84,8 +84,8 @@ LONG = "9" * 5_000
     ],
 )
 def test_errors_beside_deep_arrays_are_named_as_without_them(fields: str, reason: Reason, error: str) -> None:
-    for beside in ("0", DEEP):
-        poison = JsonDecoder(WORDS, "id", 20_000).decode([f'{{"z": {beside}, {fields}}}'.encode()]).rejected[0]
+    for other_value in ("0", DEEP):
+        poison = JsonDecoder(WORDS, "id", 20_000).decode([f'{{"z": {other_value}, {fields}}}'.encode()]).rejected[0]
         assert (poison.reason, str(poison).partition("; JSON")[0]) == (reason, error)
 
 
@@ -114,8 +114,8 @@ def test_a_byte_order_mark_is_ignored_and_other_encodings_are_not_utf8_or_malfor
 @pytest.mark.parametrize("depth", [200, 900, 1_000, 1_020, 5_000])
 @pytest.mark.parametrize("inside", ["", "NaN", HALF])
 def test_no_depth_of_a_field_that_is_read_is_fatal(dtype: str, depth: int, inside: str) -> None:
-    stated = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": [{"name": "a", "array": True}]}
-    signature = parse_signature(json.dumps({"inputs": [stated], "output": {"tensor": "y"}}))
+    tensor = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": [{"name": "a", "array": True}]}
+    signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     value = f'{{"a": {"[" * depth}{inside}{"]" * depth}}}'.encode()
     poison = JsonDecoder(signature, None, 100_000).decode([value]).rejected[0]
     assert poison.reason in (Reason.WRONG_TYPE, Reason.NOT_UTF8)

@@ -142,7 +142,7 @@ def test_names_that_only_strict_libraries_reject_are_read(name: str) -> None:
 
 
 def test_a_change_of_a_row_with_a_reference_is_read() -> None:
-    """As Debezium writes it: the row's type is defined in `before` and named in `after`."""
+    """Debezium defines the type of the row in `before` and names it in `after`."""
     value = {"type": "record", "name": "Value", "fields": [field("a", "double")], "connect.name": "s.shop.Value"}
     fields = [field("before", ["null", value]), field("after", ["null", "Value"]), field("source", "io.debezium.Source")]
     document = {"type": "record", "name": "Envelope", "namespace": "s.shop", "fields": fields}
@@ -223,7 +223,7 @@ def test_a_decimal_with_more_digits_than_its_precision_loses_none(tmp_path: Path
 
 
 def test_a_decimal_is_a_number_in_a_schema_that_nests_in_itself(tmp_path: Path) -> None:
-    """fastavro's reader in Python reads it."""
+    """The record is read by fastavro's reader in Python."""
     decimal = {"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "scale": 2}}
     schema = {"type": "record", "name": "E", "fields": [decimal, {"name": "next", "type": ["null", "E"]}]}
     signature = signature_of(("x", "float64", ["a"]))
@@ -250,7 +250,7 @@ def test_a_decimal_beyond_all_floats_is_named(tmp_path: Path) -> None:
 
 
 def test_fastavro_writes_what_is_read(tmp_path: Path) -> None:
-    """Its own decimals, so that both agree about the bytes."""
+    """Decimals that fastavro encodes are decoded to the same numbers."""
     schema = {"type": "record", "name": "Row", "fields": DECIMALS["fields"][:3]}
     stream = io.BytesIO()
     row = {"price": Decimal("-1.25"), "rate": Decimal("3.0001"), "count": Decimal(-7)}

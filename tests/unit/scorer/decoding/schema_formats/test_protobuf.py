@@ -236,7 +236,7 @@ WORDS = signature_of(("s", "string", [{"name": "word", "path": "part.word"}, {"n
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
 @pytest.mark.parametrize(("text", "field"), [(b"iiii", "id"), (b"wwww", "words"), (b"pppp", "part.word"), (b"uuuu", "unread")])
 def test_text_that_is_not_utf8_is_named(tmp_path: Path, syntax: str, text: bytes, field: str) -> None:
-    """The library rejects it in proto3, and in proto2 returns it as bytes if it is read."""
+    """The library rejects the text in proto3, and returns it as bytes in proto2."""
     schema = TEXTS % (syntax, *["optional"] * 4)
     new = proto_class(schema, "Event")
     valid = new(id="iiii", words=["wwww"], part={"word": "pppp"}, unread="uuuu").SerializeToString()

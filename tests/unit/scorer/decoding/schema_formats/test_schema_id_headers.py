@@ -121,8 +121,8 @@ def test_an_event_without_a_unique_schema_id_in_its_headers_is_a_dead_letter(hea
 
 def test_an_event_that_is_complete_by_its_headers_and_by_its_prefix_is_a_dead_letter() -> None:
     schemas = {SchemaId("GUID", GUID): SCHEMA, SchemaId("id", 1): OTHER_SCHEMA}
-    ambiguous = b"\0\0\0\0\1" + struct.pack("<f", 2.0)  # by FIRST: an empty id, a tiny number, and 2.0
-    unknown_prefix = b"\0\0\0\0\2" + struct.pack("<f", 2.0)  # there is no schema 2: only the header names one
+    ambiguous = b"\0\0\0\0\1" + struct.pack("<f", 2.0)  # with FIRST: an empty id, a tiny number, and 2.0
+    unknown_prefix = b"\0\0\0\0\2" + struct.pack("<f", 2.0)  # schema 2 does not exist, so only the header names a schema
     too_long = b"\0\0\0\0\1" + BODY
     rows = decoded(schemas, *((value, confluent("AVRO")) for value in (ambiguous, unknown_prefix, too_long, BODY)))
     assert rows.rows == [1, 3]

@@ -39,7 +39,7 @@ class Subjects:
     ],
 )
 def test_referenced_schemas_come_first_and_once(top: list[str], references: dict[str, list[str]], expected: list[str]) -> None:
-    subjects = Subjects({name: list(map(referenced, below)) for name, below in references.items()})
+    subjects = Subjects({name: list(map(referenced, names)) for name, names in references.items()})
     texts = resolve(list(map(referenced, top)), subjects.fetch)
     assert texts == tuple((name, f"{name}@1") for name in expected)
     assert len(subjects.fetched) == len(expected)

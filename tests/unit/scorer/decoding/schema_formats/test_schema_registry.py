@@ -78,7 +78,7 @@ def error_of(schemas: SchemaRegistry, number: int) -> str:
 
 
 def look_up_all(schemas: SchemaRegistry, numbers: Iterable[int], events: int = 1) -> None:
-    """Look up these ids of a batch with so many events of each id, and repeat the call as long as look-ups are pending."""
+    """Look up these ids of a batch with `events` events of each id, and repeat the call while look-ups are pending."""
     requested = dict.fromkeys(map(id_of, numbers), events)
     while True:
         try:
@@ -228,7 +228,7 @@ def test_a_single_event_with_an_unknown_id_is_looked_up_some_time_after_the_last
     clock.now += 2 * SKIPPED_SECONDS
     stub.answers[4_001] = LookUpFailed("none", 404)
     assert error_of(schemas, 4_001) == "the schema registry does not know schema 4001: none"
-    for number in (3_002, 1_001):  # the next exception is due so long after this failure, also for an id that was skipped
+    for number in (3_002, 1_001):  # the next exception is due EXCEPTION_SECONDS after this failure, also for a skipped id
         error_of(schemas, number)
         assert stub.requested[number] == 0
 

@@ -1,4 +1,4 @@
-"""Confidence sequences: compared with their definition, and the share of streams that leave them."""
+"""Confidence sequences compared with their definition, and the share of streams that leave them."""
 
 import math
 

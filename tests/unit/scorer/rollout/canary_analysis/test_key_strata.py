@@ -10,8 +10,8 @@ from xxhash import xxh64_intdigest
 
 from scorer.rollout.canary_analysis.key_strata import CELLS, GRAIN, Cells, cell_of
 
-one_pair = st.tuples(st.integers(0, CELLS - 1), st.floats(-1.0, 1.0))
-some_pairs = st.lists(one_pair, max_size=40)
+pair_strategy = st.tuples(st.integers(0, CELLS - 1), st.floats(-1.0, 1.0))
+pair_lists = st.lists(pair_strategy, max_size=40)
 
 
 def cells_of(pairs: list[tuple[int, float]]) -> Cells:
@@ -23,7 +23,7 @@ def are_equal(first: Cells, second: Cells) -> bool:
 
 
 @examples(max_examples=50)
-@given(some_pairs, some_pairs, st.randoms(use_true_random=False))
+@given(pair_lists, pair_lists, st.randoms(use_true_random=False))
 def test_the_order_and_the_batches_change_no_bit(
     first: list[tuple[int, float]], second: list[tuple[int, float]], chance: Random
 ) -> None:
@@ -37,7 +37,7 @@ def test_the_order_and_the_batches_change_no_bit(
 
 
 @examples(max_examples=50)
-@given(some_pairs)
+@given(pair_lists)
 def test_sums_are_those_of_a_plain_count(pairs: list[tuple[int, float]]) -> None:
     cells = cells_of(pairs)
     assert cells.pairs == len(pairs)

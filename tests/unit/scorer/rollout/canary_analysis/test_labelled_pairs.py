@@ -62,8 +62,8 @@ def test_scores_that_are_no_probabilities_and_outcomes_that_are_no_classes_do_no
     pairs = labelled_pairs(scores)
     assert loss_differences(pairs.newest(), labels_of(pairs, np.ones(4))).pairs == 2
     assert loss_differences(pairs.newest(), labels_of(pairs, np.array([0.0, 1.0, 1.0, 0.3]), None)).pairs == 1
-    three = Classes(("a", "b", "c"))
-    assert loss_differences(pairs.newest(), labels_of(pairs, np.ones(4), three)).pairs == 0
+    three_classes = Classes(("a", "b", "c"))
+    assert loss_differences(pairs.newest(), labels_of(pairs, np.ones(4), three_classes)).pairs == 0
     assert loss_differences(LabelledPairs(10).newest(), labels_of(pairs, np.ones(4))).pairs == 0
 
 
