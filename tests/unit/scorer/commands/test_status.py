@@ -84,7 +84,7 @@ def test_a_scorer_that_waits_is_shown_as_waiting_with_the_reason(state: str) -> 
     assert " ".join(lines[-2:]) == f"scorer-0, scorer-1: waiting: {wait}"
 
 
-def test_a_refused_version_and_one_that_a_full_disk_delays_are_shown_with_the_reason() -> None:
+def test_refused_and_delayed_versions_are_shown_with_the_reason() -> None:
     lines = print_report(
         scorer("scorer-0", refused={"2025.12.01-1": REASON}),
         scorer("scorer-1", refused={"2025.12.01-1": REASON}, delayed={"2025.12.02-1": FULL_DISK}),

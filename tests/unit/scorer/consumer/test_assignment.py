@@ -56,7 +56,7 @@ def test_a_commit_counts_only_for_partitions_that_stayed_assigned() -> None:
     assert not partitions.are_current(batch.epochs)
 
 
-def test_a_partition_is_level_at_its_end_once_everything_before_is_answered() -> None:
+def test_a_partition_is_level_at_its_end_once_all_earlier_events_are_answered() -> None:
     partitions = assigned(PARTITION_0, PARTITION_1)
     partitions.advance_to_end({PARTITION_0: 7, ("flights", 9): 3}, 1_000)
     assert partitions.level_ms() == {PARTITION_0: 1_000, PARTITION_1: 0}

@@ -182,7 +182,7 @@ def test_a_log_line_names_a_thousand_partitions_in_ranges(group: Group, caplog: 
     ]
 
 
-def test_lag_counts_from_the_last_event_that_was_taken(group: Group) -> None:
+def test_lag_counts_from_the_last_read_event(group: Group) -> None:
     assert group.intake.lag() == {PARTITION_0: 95}
     group.waiting += [event(5), event(6)]
     group.offsets()

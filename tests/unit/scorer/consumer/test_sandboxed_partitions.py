@@ -124,7 +124,7 @@ def test_a_batch_that_the_client_cannot_decompress_is_skipped_and_the_partition_
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 10}, set())
 
 
-def test_a_rewind_has_the_sandbox_read_from_the_committed_offset_again() -> None:
+def test_after_a_rewind_the_sandbox_reads_from_the_committed_offset() -> None:
     group = Group(suspects=suspects(rows(5, 6), rows(5, 6)))
     group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.a")
     group.assign(0)

@@ -56,7 +56,7 @@ def test_exactly_the_deadly_events_are_marked_as_failing(events: int, deadly: se
     assert by_hand or deaths <= 30 * len(deadly)
 
 
-def test_a_bisection_ends_when_another_scorer_has_answered_or_no_process_has_died_for_long() -> None:
+def test_a_bisection_ends_after_answers_of_another_scorer_or_a_time_without_deaths() -> None:
     bisection = Bisection({PLACE: 10, ("flights", 1): 5}, LARGEST, 0.0)
     assert not bisection.is_over({PLACE: 10, ("flights", 1): 4}, 1.0)
     assert bisection.suspects == {("flights", 1): 5}

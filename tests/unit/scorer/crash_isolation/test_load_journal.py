@@ -35,7 +35,7 @@ def test_a_version_is_refused_after_two_deaths_in_its_load_and_loaded_under_anot
     assert start_process(path).refusal("sha256:b@4") is None
 
 
-def test_a_load_that_succeeds_clears_the_deaths_and_one_that_is_refused_does_not(tmp_path: Path) -> None:
+def test_only_a_successful_load_clears_the_deaths(tmp_path: Path) -> None:
     path = tmp_path / "note"
     record_death(path, DEADLY)
     with pytest.raises(ValueError, match="refused"), start_process(path).loading(DEADLY):

@@ -75,7 +75,7 @@ def always_wanted() -> bool:
     return True
 
 
-def test_an_accepted_version_is_tried_once_in_an_environment_and_again_after_a_death_with_it(site: Site) -> None:
+def test_an_accepted_version_is_tried_again_in_another_environment_or_after_a_death(site: Site) -> None:
     site.trials().attempt(site.package(), "v@1", always_wanted)
     site.trials().attempt(site.package(), "v@2", always_wanted)
     assert site.outcomes == [ACCEPTED]

@@ -65,7 +65,7 @@ def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
         ),
     ],
 )
-def test_an_id_that_is_no_path_is_refused_at_the_start(format_: str, path: str, message: str) -> None:
+def test_an_id_with_an_invalid_path_is_refused_at_the_start(format_: str, path: str, message: str) -> None:
     with pytest.raises(ValidationError) as raised:
         settings_of(format_, id=path)
     assert message in raised.value.errors()[0]["msg"]

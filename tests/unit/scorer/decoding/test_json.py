@@ -170,7 +170,7 @@ def test_two_events_that_are_valid_only_when_joined_are_both_invalid() -> None:
         (b'{"id": 1.5, "features": [1, 2]}', Reason.WRONG_TYPE),
     ],
 )
-def test_an_envelope_needs_its_features_and_an_id_that_is_one(body: bytes, reason: Reason) -> None:
+def test_an_envelope_needs_features_and_a_valid_id(body: bytes, reason: Reason) -> None:
     decoded = JsonEnvelopeDecoder(FLAT, "id", 100).decode([b'{"id": 7, "ts": 5, "features": [1, 2]}', body])
     assert (decoded.rows, decoded.ids) == ([0], [7])
     assert decoded.rejected[1].reason is reason

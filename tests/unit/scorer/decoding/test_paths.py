@@ -263,7 +263,7 @@ def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
         ("items.id", "the id is read at items.id, but items is an array for field 'price'"),
     ],
 )
-def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, message: str) -> None:
+def test_an_id_that_conflicts_with_the_fields_is_refused(path: str, message: str) -> None:
     with pytest.raises(FormatMismatch) as raised:
         RowSchema(SIGNATURE, path, 1_000)
     assert message in str(raised.value)

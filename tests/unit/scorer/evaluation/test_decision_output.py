@@ -7,7 +7,7 @@ NAMES = {"sha256:a": "risk", "sha256:b": None}
 SCORE = {"amount": 7.0, "risk": 0.25}
 
 
-def test_an_output_is_looked_up_once_and_only_for_scores_of_several() -> None:
+def test_an_output_is_looked_up_once_and_only_for_scores_with_several_outputs() -> None:
     requested_digests: list[str] = []
 
     def find(digest: str) -> str | None:

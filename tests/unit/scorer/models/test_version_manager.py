@@ -211,7 +211,7 @@ def test_the_end_of_a_scorer_ends_the_trial_of_a_version(site: Site) -> None:
         assert "model-versions" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_served_last(site: Site) -> None:
+def test_a_version_whose_loads_killed_processes_is_refused_unless_it_was_served_last(site: Site) -> None:
     digests = {name: channel.resolve(site.store, name).digest for name in VERSIONS}
     site.guard.deadly |= {f"{digests['1.0.0']}@1", f"{digests['2.0.0']}@2"}
     with pytest.raises(DependencyUnavailable, match="processes died"), site.manager():
@@ -644,7 +644,7 @@ def test_a_tag_that_changes_without_a_move_has_no_effect_on_a_running_scorer(sit
         assert (version(manager), manager.refuses_channel) == (("3.0.0", 3), False)
 
 
-def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_path: Path) -> None:
+def test_an_unsigned_move_has_no_effect_on_running_and_started_scorers(tmp_path: Path) -> None:
     site = signed_site(tmp_path)
     site.promote("2.0.0")
     with site.manager() as running:

@@ -114,7 +114,7 @@ def test_rows_are_decoded_to_the_tensors_of_their_events(write: Any, tmp_path: P
             np.testing.assert_array_equal(actual_row, expected_row)
 
 
-def test_a_row_that_is_no_row_is_rejected_alone(tmp_path: Path) -> None:
+def test_only_invalid_rows_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"\xef\xbb\xbfa,b\n1,2\n\n1,2,3\n4\n" + b'"' + b"x" * 3_000_000 + b'",1\n5,6\n')
     signature = parse_signature('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')

@@ -38,7 +38,7 @@ def test_scores_are_selected_by_digest_status_and_time() -> None:
     ]
 
 
-def test_the_same_selection_has_the_same_name_and_another_one_another() -> None:
+def test_selections_are_named_by_their_criteria() -> None:
     names = [
         ScoreSelection(DIGEST).name(),
         ScoreSelection(None, ("expired",)).name(),

@@ -177,7 +177,7 @@ def test_the_sample_is_bounded_and_the_same_for_any_batches(monkeypatch: pytest.
     assert 0.0 < (ks or 0.0) < 0.15
 
 
-def test_drift_is_that_of_decisions_where_scores_are_no_numbers_and_none_without_both() -> None:
+def test_drift_is_that_of_decisions_if_scores_are_no_numbers() -> None:
     fold, without_decisions = Differences(), folded([("a", "b")])
     champion, candidate = answers_with([[1.0]] * 100), answers_with([[1.0]] * 100)
     champion.decisions = [*["yes"] * 50, *["no"] * 50]
@@ -238,7 +238,7 @@ def answers_of_two_outputs(power: float, amount: float) -> EventAnswers:
     return answers(cast(LoadedModel, TwoOutputVersion(power, amount)), values, ListedMetadata.empty(100))
 
 
-def test_of_several_outputs_the_one_that_decides_is_compared_as_a_distribution() -> None:
+def test_the_deciding_output_is_compared_as_a_distribution() -> None:
     champion, candidate = answers_of_two_outputs(1.0, 5.0), answers_of_two_outputs(8.0, 5.0)
     assert champion.numbers.tolist() == (np.arange(100) / 100).tolist()
     fold = Differences()

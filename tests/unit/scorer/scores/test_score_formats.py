@@ -111,7 +111,7 @@ def test_other_bytes_are_no_score_record(value: bytes) -> None:
             assert "not a score record" in str(error)  # noqa: PT017 - some bytes are a record
 
 
-def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None:
+def test_nested_arrays_become_one_row_and_named_numbers_arrays() -> None:
     source = ("t", 0, 0)
     batch: Rows = [("a", [[1, 2], [3, 4]], None, source, 0), ("b", {"p": 0.5, "n": [1, 2]}, None, source, 0)]
     for kind, read_record, _ in FORMATS:
@@ -157,7 +157,7 @@ def test_carried_fields_are_read_by_the_schema_that_is_printed(carried: list[Row
         assert {name: getattr(document, name) if document.HasField(name) else None for name in TYPES} == expected
 
 
-def test_a_consumer_of_the_record_with_carried_fields_reads_one_without() -> None:
+def test_a_reader_with_carried_fields_reads_a_record_without_them() -> None:
     before = encoded(AvroRecordEncoder(b"", **PROVENANCE), [("a", 0.5, "late", ("t", 1, 2), 3)])[0]
     document: Any = fastavro.schemaless_reader(io.BytesIO(before), fastavro.parse_schema(schema.record()), carried_avro)
     assert document["carried"] == dict.fromkeys(TYPES)

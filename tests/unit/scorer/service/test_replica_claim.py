@@ -32,7 +32,7 @@ def test_the_smaller_member_id_yields_to_a_member_that_stays_twice_as_long() -> 
     assert [claim.lost("a", {"a", "z"}, now) for now in (0.0, 2 * SETTLED, 2 * SETTLED + 0.1)] == [False, False, True]
 
 
-def test_a_dead_predecessor_that_expires_costs_nothing() -> None:
+def test_a_dead_predecessor_that_expires_has_no_effect() -> None:
     claim = ReplicaClaim(SETTLED)
     claim.lost("z", {"a", "z"}, 0.0)
     assert not claim.lost("z", {"z"}, SETTLED)
@@ -50,7 +50,7 @@ def test_former_memberships_of_this_process_do_not_count() -> None:
     assert not any(claim.lost("second", {"first", "second"}, now) for now in (1.0, 1_000.0))
 
 
-def test_a_process_that_is_no_member_decides_nothing_and_loses_its_hold() -> None:
+def test_a_process_that_is_no_member_releases_its_claim_and_never_yields() -> None:
     claim = ReplicaClaim(SETTLED)
     claim.lost("m", {"m"}, 0.0)
     claim.release()

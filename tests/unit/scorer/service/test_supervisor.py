@@ -125,7 +125,7 @@ def test_a_worker_that_does_not_end_in_time_prints_its_stacks_and_is_killed_and_
         assert "in _end_with_supervisor" in stack  # the other threads are printed too
 
 
-def test_a_worker_whose_thread_does_not_end_ends_without_it_after_its_shutdown(tmp_path: Path) -> None:
+def test_a_worker_ends_after_its_shutdown_despite_a_running_thread(tmp_path: Path) -> None:
     process = supervised(tmp_path, "leave_thread", workers=1, timeout_ms=300_000)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"
@@ -136,7 +136,7 @@ def test_a_worker_whose_thread_does_not_end_ends_without_it_after_its_shutdown(t
     assert "in _python_exit" in log, "the stack of the thread that waits"
 
 
-def test_a_worker_that_fails_with_a_thread_that_does_not_end_keeps_its_exit_code(tmp_path: Path) -> None:
+def test_a_worker_that_fails_with_a_running_thread_keeps_its_exit_code(tmp_path: Path) -> None:
     process = supervised(tmp_path, "fail_with_thread", workers=1, timeout_ms=300_000)
     output, _ = process.communicate(timeout=60)
     assert (process.returncode, output) == (3, "the worker cannot continue\n")

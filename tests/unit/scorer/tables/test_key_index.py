@@ -50,7 +50,7 @@ def test_keys_may_lie_in_any_order_and_with_gaps(create: Callable[[], KeyIndex],
 @for_each_index
 @settings(max_examples=100, deadline=None)
 @given(steps=steps, as_column=st.booleans())
-def test_an_index_has_the_keys_of_a_model_with_rows_of_their_own(
+def test_an_index_has_the_keys_of_a_model_and_a_row_for_each_key(
     create: Callable[[], KeyIndex], steps: list[list[tuple[bytes | None, bool, int]] | int], as_column: bool
 ) -> None:
     index = create()

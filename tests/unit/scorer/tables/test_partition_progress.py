@@ -32,7 +32,7 @@ def test_a_partition_is_restored_once_it_reaches_an_end_after_the_assignment() -
     assert progress.is_restored(since=2.0)
 
 
-def test_a_busy_table_is_as_new_as_the_newest_end_that_was_reached() -> None:
+def test_a_busy_table_is_level_with_the_newest_reached_end() -> None:
     progress = TablePartitionProgress(0.0)
     for second in range(1, 11):
         progress.record_end(float(second), 100 * second, 0)

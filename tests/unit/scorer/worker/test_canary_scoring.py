@@ -91,7 +91,7 @@ def test_the_champion_answers_every_failure_of_the_candidate(rows: list[tuple[bo
     assert result.outcomes.total() == len(rows)
 
 
-def test_a_candidate_that_always_fails_costs_a_few_runs_and_no_event() -> None:
+def test_a_candidate_that_always_fails_has_a_few_runs_and_loses_no_event() -> None:
     values, count = values_of(1_000), 400
     candidate = Version("canary", {value: ("infer", InferenceFailed("no")) for value in values})
     result = scored(values, [row < count for row in range(1_000)], Version("champion", {}), candidate)

@@ -71,7 +71,7 @@ def test_records_of_some_rows_have_the_key_time_and_partition_of_their_events() 
     assert (list(result.rows), result.status, result.rejected) == ([0, 2], "scored", {})
 
 
-def test_a_record_that_is_too_large_for_the_topic_rejects_its_row_alone() -> None:
+def test_a_record_that_is_too_large_for_the_topic_rejects_only_its_row() -> None:
     events = batch([None] * 3, [0] * 3)
     result = encoded(events, answers_of([0, 1, 2], [b"1", b"2" * 60, b"3"]), TargetTopic("out", 1, RECORD_OVERHEAD + 50))
     assert (list(result.rows), [record[1] for record in result.records]) == ([0, 2], [b"e0:1", b"e2:3"])

@@ -29,7 +29,7 @@ def simulation(
 
 
 @given(commits=st.lists(st.floats(0, 1), max_size=50), began=st.floats(0, 100), later=st.floats(0, 1))
-def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[float], began: float, later: float) -> None:
+def test_transactions_are_spaced_and_never_wait_for_long(commits: list[float], began: float, later: float) -> None:
     pacing = TransactionPacing(TARGET)
     for seconds in commits:
         pacing.committed(seconds, seconds)
@@ -73,7 +73,7 @@ def test_the_first_transaction_never_waits() -> None:
 
 
 @pytest.mark.parametrize(("rate", "times"), CARRIED)
-def test_latency_stays_at_the_target_or_at_what_the_broker_can_do(rate: float, times: float) -> None:
+def test_latency_stays_at_the_target_or_at_the_limit_of_the_broker(rate: float, times: float) -> None:
     paced, unpaced = simulation(rate, times).run(10), simulation(rate, times, BackToBack).run(10)
     assert paced.share <= unpaced.share
     assert paced.percentile(50) <= max(TARGET, 1.1 * unpaced.percentile(50))
@@ -101,7 +101,7 @@ def test_intervals_do_not_swing(rate: float, times: float) -> None:
     assert max(intervals) <= 1.2 * min(intervals) + 1 / rate
 
 
-def test_the_second_slow_commit_in_a_row_counts_and_a_lone_one_does_not() -> None:
+def test_a_slow_commit_counts_only_after_another_slow_commit() -> None:
     pacing, slow, quick = TransactionPacing(TARGET), 0.030, 0.010
     for commit in (quick, quick):
         pacing.committed(commit, TARGET)

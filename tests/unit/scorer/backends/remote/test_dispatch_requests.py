@@ -128,7 +128,7 @@ def test_an_event_fails_if_other_events_are_answered(code: grpc.StatusCode) -> N
     assert dispatcher.run(rows(3))["y"].shape == (3, 1)
 
 
-def test_a_refused_batch_of_many_is_for_the_caller_to_split() -> None:
+def test_a_refused_batch_of_several_events_is_not_split() -> None:
     servers = Servers(lambda _at, x: Code.INVALID_ARGUMENT if (x == 7).any() else None)
     dispatcher = create_dispatcher(servers)
     with pytest.raises(InferenceFailed):

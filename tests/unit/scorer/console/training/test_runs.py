@@ -246,7 +246,7 @@ def test_a_bar_lies_within_its_width(value: float, low: float, high: float, limi
 
 
 @pytest.mark.parametrize(("change", "tone"), [(0.5, "bad"), (-0.5, "good")])
-def test_bar_of_an_error_is_bad_if_the_error_may_be_larger_than_its_rule_allows(change: float, tone: str) -> None:
+def test_bar_of_an_error_is_bad_if_its_interval_exceeds_the_rule(change: float, tone: str) -> None:
     difference = {"value": change, "low": change - 0.1, "high": change + 0.1}
     limits = [{"name": "rmse", "value": change + 0.1, "bound": 0.15, "passed": tone == "good"}]
     slices = [{"field": "carrier", "value": "UA", "rows": 9_000, "difference": difference, "scale": 10.0}]

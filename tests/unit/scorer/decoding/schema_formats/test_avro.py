@@ -54,7 +54,7 @@ def test_references_of_references_come_in_any_order(references: Sequence[Any]) -
         (["n.Other", EVENT], b"\2"),
     ],
 )
-def test_an_event_may_be_a_union_of_references_or_one(document: Any, before: bytes) -> None:
+def test_an_event_may_be_a_reference_or_a_union_of_references(document: Any, before: bytes) -> None:
     references = [OTHER, *([] if before == b"\2" else [EVENT]), PART, INNER, COLOUR]
     assert tuple(reader(document, references).row(before + BODY, 0)) == (1, 2)
 

@@ -98,7 +98,7 @@ def test_an_id_that_is_refused_is_a_dead_letter_while_others_are_answered(status
     assert stub.requested[7] == 1
 
 
-def test_an_id_that_fails_is_looked_up_again_and_then_a_dead_letter() -> None:
+def test_an_id_that_fails_is_looked_up_again_before_it_is_a_dead_letter() -> None:
     for failure in (LookUpFailed("oops", 500), LookUpFailed("timed out")):
         stub, clock = Stub({7: failure}), Clock()
         schemas = registry(stub, clock)
@@ -113,7 +113,7 @@ def test_an_id_that_fails_is_looked_up_again_and_then_a_dead_letter() -> None:
         assert schemas.schema(id_of(7), "avro") == SCHEMA
 
 
-def test_an_id_that_fails_once_costs_no_event() -> None:
+def test_an_id_that_fails_once_rejects_no_event() -> None:
     stub, clock = Stub({7: LookUpFailed("oops", 503)}), Clock()
     schemas = registry(stub, clock)
     with pytest.raises(LookUpsPending):
@@ -137,7 +137,7 @@ def test_a_registry_without_answers_is_unavailable(status: int | None) -> None:
     assert schemas.schema(id_of(7), "avro") == SCHEMA
 
 
-def test_a_registry_that_rejects_everything_ends_the_service_only_at_the_start() -> None:
+def test_a_registry_that_rejects_all_requests_ends_the_service_only_at_the_start() -> None:
     stub = Stub()
     stub.down = LookUpFailed("Unauthorized", 401)
     schemas = registry(stub)

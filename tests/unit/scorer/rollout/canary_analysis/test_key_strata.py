@@ -48,7 +48,7 @@ def test_sums_are_those_of_a_plain_count(pairs: list[tuple[int, float]]) -> None
         assert cells.squares[place] == sum(difference**2 for difference in members)
 
 
-def test_all_events_of_a_key_fall_in_one_cell_and_those_without_one_in_many() -> None:
+def test_all_events_of_a_key_are_in_one_cell_and_events_without_a_key_in_many() -> None:
     hashed = xxh64_intdigest(b"k")
     assert {cell_of(hashed, ("events", p), offset) for p in range(3) for offset in range(50)} == {
         cell_of(hashed, ("other", 9), 7)

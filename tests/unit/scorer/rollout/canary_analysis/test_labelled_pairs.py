@@ -67,7 +67,7 @@ def test_scores_that_are_no_probabilities_and_outcomes_that_are_no_classes_do_no
     assert loss_differences(LabelledPairs(10).newest(), labels_of(pairs, np.ones(4))).pairs == 0
 
 
-def test_of_too_many_events_the_same_are_kept_in_any_order() -> None:
+def test_the_kept_events_do_not_depend_on_their_order() -> None:
     scores = np.random.default_rng(5).random((2_000, 2))
     first, second = labelled_pairs(scores, 300), labelled_pairs(scores, 300, backwards=True)
     assert 100 < len(first) <= 300

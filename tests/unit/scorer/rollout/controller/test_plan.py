@@ -84,7 +84,7 @@ def test_a_plan_may_be_short() -> None:
         ({"candidate": "2", "steps": [PROMOTE] * 51}, "steps"),
     ],
 )
-def test_a_fault_is_named(values: Any, message: str) -> None:
+def test_an_invalid_plan_is_refused_with_the_error(values: Any, message: str) -> None:
     with pytest.raises(Fatal, match="p: ") as raised:
         plan.parse(values, "p")
     assert message in str(raised.value)

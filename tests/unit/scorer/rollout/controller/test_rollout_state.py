@@ -10,7 +10,7 @@ from scorer.rollout.controller.rollout_state import RolloutLog
 from tests.unit.scorer.rollout.controller.rollout_records import BASE, NEW, Story
 
 
-def test_a_rollout_goes_from_entry_to_entry() -> None:
+def test_the_state_follows_from_the_entries() -> None:
     story = Story()
     rollout = story.rollout
     assert (rollout.step, rollout.revision, rollout.base, rollout.moved, rollout.seq) == (-1, BASE, BASE, False, 1)
@@ -42,7 +42,7 @@ def test_operators_commands_are_applied() -> None:
     assert not story.command(Verb.RESUME).rollout.paused
 
 
-def test_one_runs_at_a_time() -> None:
+def test_only_one_rollout_runs_at_a_time() -> None:
     first = Story(name="a")
     second = Story(name="b", ledger=first.ledger)
     assert (list(first.ledger.rollouts), first.ledger.refused) == (["a"], {"b"})
