@@ -29,12 +29,12 @@ class Version(Fake):
 
     def __init__(self, role: str, errors: dict[bytes, tuple[str, Exception]], nan: Sequence[bytes] = ()) -> None:
         super().__init__(errors)
-        self.role, self.reason, self.nan, self.runs = role, "", nan, 0
+        self.role, self.fallback_reason, self.nan, self.runs = role, "", nan, 0
         self.label = f"model:{role}@x"
 
     def in_place_of_canary(self, reason: str) -> "Version":
         fallback_version = Version(self.role, self.errors)
-        fallback_version.reason = reason
+        fallback_version.fallback_reason = reason
         return fallback_version
 
     def score(self, tensors: dict[str, Any], alive: Any) -> Any:
@@ -46,7 +46,8 @@ class Version(Fake):
 
     def encode(self, ids: Any, scores: list[bytes], *arguments: Any) -> list[bytes]:
         return [
-            b"%s:%s:%s" % (self.role.encode(), self.reason.encode(), value) for value in super().encode(ids, scores, *arguments)
+            b"%s:%s:%s" % (self.role.encode(), self.fallback_reason.encode(), value)
+            for value in super().encode(ids, scores, *arguments)
         ]
 
 

@@ -43,7 +43,7 @@ class LoggedVersion(Version):
 
     def in_place_of_canary(self, reason: str) -> "LoggedVersion":
         fallback_version = LoggedVersion(self.role, self.errors, self.nan)
-        fallback_version.reason = reason
+        fallback_version.fallback_reason = reason
         return fallback_version
 
     def decode(self, values: Sequence[bytes | None], metadata: object) -> Decoded:

@@ -35,7 +35,7 @@ class Shadow(Version):
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Shadow":
         shadow_version = Shadow(self.role, self.errors, self.nan)
-        shadow_version.arm, shadow_version.reason, shadow_version.broken = arm, reason or "", self.broken
+        shadow_version.arm, shadow_version.fallback_reason, shadow_version.broken = arm, reason or "", self.broken
         return shadow_version
 
     def named(self, version: str, digest: str) -> "Shadow":
@@ -43,7 +43,7 @@ class Shadow(Version):
 
     def encode(self, _ids: Any, scores: list[bytes], *_: Any) -> list[bytes]:
         self._pass("encode", scores)
-        prefix = f"{self.role} in {self.arm}:{self.reason}:".encode()
+        prefix = f"{self.role} in {self.arm}:{self.fallback_reason}:".encode()
         return [prefix + score for score in scores]
 
 
