@@ -1,4 +1,4 @@
-"""Settings that name no more than they must."""
+"""Settings with the required keys only."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ STATED: dict[str, Any] = {
 
 
 def minimal(**changes: Any) -> Settings:
-    """With these keys changed, those of a section one by one."""
-    stated = dict(STATED)
+    """Return the settings with these keys changed. A section is merged key by key."""
+    values = dict(STATED)
     for key, value in changes.items():
-        stated[key] = {**stated.get(key, {}), **value} if isinstance(value, dict) else value
-    return Settings.model_validate(stated)
+        values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
+    return Settings.model_validate(values)

@@ -1,4 +1,4 @@
-"""What `output.carry` may be, and which values are carried."""
+"""The valid settings of `output.carry`, and the values that are carried."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from scorer.settings import Settings, load
 from scorer.settings.carry import LONGEST, MAX_LONG, MAX_WHOLE, MIN_LONG, TYPES, CarriedField
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-anything = st.recursive(scalars, lambda some: st.lists(some) | st.dictionaries(st.text(), some), max_leaves=4)
+anything = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4)
 
 
 def configured(carry: Any, output: str = "json", input_format: str = "json") -> Settings:
@@ -31,16 +31,16 @@ def field(type_: str | None) -> CarriedField:
     return CarriedField(("f",), "f", type_)
 
 
-def test_a_path_is_the_name_unless_another_is_said() -> None:
+def test_a_path_is_the_name_unless_another_is_configured() -> None:
     carry = ["amount", '"a.b"', "items[0].price", {"path": "after.id", "as": "customer", "type": "string"}]
-    found = configured(carry)
-    assert [(one.path, one.name, one.type) for one in found.output.carry] == [
+    loaded_settings = configured(carry)
+    assert [(carried_field.path, carried_field.name, carried_field.type) for carried_field in loaded_settings.output.carry] == [
         (("amount",), "amount", None),
         (("a.b",), "a.b", None),
         (("items", 0, "price"), "items[0].price", None),
         (("after", "id"), "customer", "string"),
     ]
-    assert Settings.model_validate(found.model_dump()) == found
+    assert Settings.model_validate(loaded_settings.model_dump()) == loaded_settings
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_format_without_paths_rejects_carry(format_: str) -> None:
 
 
 @given(value=anything, type_=st.sampled_from([None, *TYPES]))
-def test_what_is_carried_is_a_scalar_of_the_type_that_every_format_can_write(value: Any, type_: str | None) -> None:
-    found = field(type_).fitted(value)
+def test_a_carried_value_is_a_scalar_that_every_format_can_write(value: Any, type_: str | None) -> None:
+    carried_value = field(type_).fitted(value)
     kinds = {"string": str, "long": int, "double": float, "boolean": bool, None: (str, int, float, bool)}
-    if found is not None:
-        assert isinstance(found, kinds[type_])  # type: ignore[arg-type]
-        assert type_ is None or (type_ == "boolean") == isinstance(found, bool)
-        assert found == value or (type_ == "double" and found == float(value))
-    assert orjson.loads(orjson.dumps(found)) == found
+    if carried_value is not None:
+        assert isinstance(carried_value, kinds[type_])  # type: ignore[arg-type]
+        assert type_ is None or (type_ == "boolean") == isinstance(carried_value, bool)
+        assert carried_value == value or (type_ == "double" and carried_value == float(value))
+    assert orjson.loads(orjson.dumps(carried_value)) == carried_value
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,6 @@ def test_what_is_carried_is_a_scalar_of_the_type_that_every_format_can_write(val
         ({"a": 1}, None, None),
     ],
 )
-def test_the_edges(value: Any, type_: str | None, expected: Any) -> None:
-    found = field(type_).fitted(value)
-    assert (found, type(found)) == (expected, type(expected))
+def test_values_at_the_limits(value: Any, type_: str | None, expected: Any) -> None:
+    carried_value = field(type_).fitted(value)
+    assert (carried_value, type(carried_value)) == (expected, type(expected))

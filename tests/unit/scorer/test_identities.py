@@ -1,4 +1,4 @@
-"""Transactional ids of different names, replicas and roles are different, whatever the names are."""
+"""Transactional ids of different names, replicas and roles are never equal."""
 
 from itertools import product
 
@@ -18,12 +18,16 @@ def relay(name: str) -> RelaySettings:
 
 def test_no_two_processes_share_an_id() -> None:
     scorers = [minimal(name=name, replica=replica) for name, replica in product(NAMES, REPLICAS)]
-    ids = [found for each in scorers for found in transactional_ids(each.transactional_prefix(each.owner))]
-    ids += [found for name in NAMES for lane in range(2) for found in relay(name).transactional_ids(lane)]
+    ids = [
+        transactional_id
+        for scorer in scorers
+        for transactional_id in transactional_ids(scorer.transactional_prefix(scorer.owner))
+    ]
+    ids += [transactional_id for name in NAMES for lane in range(2) for transactional_id in relay(name).transactional_ids(lane)]
     assert len(set(ids)) == len(ids)
 
 
 def test_rights_by_prefix_are_those_of_one_name() -> None:
-    for mine, other in product(NAMES, NAMES):
-        theirs = minimal(name=other, replica="eu.0")
-        assert theirs.transactional_prefix(theirs.owner).startswith(f"{mine}/scorer/") == (mine == other)
+    for name, other_name in product(NAMES, NAMES):
+        other_scorer = minimal(name=other_name, replica="eu.0")
+        assert other_scorer.transactional_prefix(other_scorer.owner).startswith(f"{name}/scorer/") == (name == other_name)

@@ -1,4 +1,4 @@
-"""The topics that `--create` makes."""
+"""The topics that `--create` creates."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def test_the_broker_stamps_records_that_have_no_events_time() -> None:
     assert configs[settings.swaps_topic]["retention.ms"] == "-1"
 
 
-def test_the_topic_of_the_feature_log_is_needed_and_as_wide_as_the_input() -> None:
+def test_the_feature_log_is_required_with_as_many_partitions_as_the_input() -> None:
     settings = minimal(features={"topic": "log"})
     assert topics.required(settings)["log"] == frozenset({WRITE})
     described = {"in": topics.DescribedTopic("in", 5, 1_048_588)}
@@ -30,7 +30,7 @@ def test_the_topic_of_the_feature_log_is_needed_and_as_wide_as_the_input() -> No
 
 
 @pytest.mark.parametrize(("limit", "is_reported", "wrong"), [(1_024, True, True), (1_025, True, False), (1_024, False, False)])
-def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, is_reported: bool, wrong: bool) -> None:
+def test_an_output_topic_that_accepts_no_score_is_a_fault(limit: int, is_reported: bool, wrong: bool) -> None:
     settings = minimal()
     described = {name: topics.DescribedTopic(name, 1, 1_048_588) for name in topics.required(settings)}
     described[settings.dead_letter.topic] = topics.DescribedTopic(settings.dead_letter.topic, 1, 2_000_000)
@@ -38,7 +38,7 @@ def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, is_reporte
     assert [f"up to {limit} bytes: no score fits" in line for line in topics.faults(settings, described)] == [True] * wrong
 
 
-def test_a_missing_topic_is_named_with_one_of_a_similar_name_that_the_settings_do_not_name() -> None:
+def test_a_missing_topic_is_reported_with_an_unused_topic_of_a_similar_name() -> None:
     settings = minimal(input={"topics": ["flihgts"]}, output={"topic": "scores"}, dead_letter={"topic": "flihgts.dead"})
     described = {name: topics.DescribedTopic(name, 1, 2_000_000) for name in topics.required(settings) if name != "flihgts"}
     assert topics.faults(settings, described, ["flights", "flihgts.dead", "scores"]) == [
@@ -47,7 +47,7 @@ def test_a_missing_topic_is_named_with_one_of_a_similar_name_that_the_settings_d
     assert topics.faults(settings, described, ["flihgts.dead", "scores"]) == ["topic flihgts does not exist"]
 
 
-def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_do() -> None:
+def test_a_shadow_writes_scores_to_its_topic_and_status_to_the_topic_of_the_scorers() -> None:
     settings = minimal(shadow={"share": 5, "listen": "127.0.0.1:7"}, replica="a")
     shadow = ShadowWorkerSettings.from_scorer(settings)
     assert topics.required(shadow) == {

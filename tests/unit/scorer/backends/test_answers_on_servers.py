@@ -1,4 +1,4 @@
-"""Outputs of any shape and dtype in the answers of both protocols, and what a server states of them."""
+"""Outputs of any shape and dtype in the answers of both protocols, and their metadata on the server."""
 
 import json
 from pathlib import Path
@@ -28,12 +28,12 @@ STATED: dict[str, tuple[str, list[int]]] = {
 DTYPES = {"string": object}
 
 
-def answered(x: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def detector_outputs_of(x: NDArray[Any]) -> dict[str, NDArray[Any]]:
     rows = [detector.answer(*row) for row in x.tolist()]
     p = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
-    found = {"boxes": np.array([row["boxes"] for row in rows], np.float32), "p": p.astype(np.float32)}
+    outputs = {"boxes": np.array([row["boxes"] for row in rows], np.float32), "p": p.astype(np.float32)}
     kinds = {"word": object, "sure": bool, "best": np.int64}
-    return found | {name: np.array([row[name] for row in rows], kind) for name, kind in kinds.items()}
+    return outputs | {name: np.array([row[name] for row in rows], kind) for name, kind in kinds.items()}
 
 
 class OpenInference(servers.OpenInference):
@@ -47,9 +47,9 @@ class OpenInference(servers.OpenInference):
         return reply
 
     def ModelInfer(self, request: Any) -> Any:  # noqa: N802
-        found = answered(oip_codec.unpack(request.inputs[0], request.raw_input_contents[0]))
-        reply = oip_codec.M["ModelInferResponse"](raw_output_contents=map(oip_codec.pack, found.values()))
-        for name, output in found.items():
+        outputs = detector_outputs_of(oip_codec.unpack(request.inputs[0], request.raw_input_contents[0]))
+        reply = oip_codec.M["ModelInferResponse"](raw_output_contents=map(oip_codec.pack, outputs.values()))
+        for name, output in outputs.items():
             reply.outputs.add(name=name, datatype=oip_codec.describe(output), shape=output.shape)
         return reply
 
@@ -60,18 +60,18 @@ class TensorFlow(servers.TensorFlow):
     def GetModelMetadata(self, _: Any) -> Any:  # noqa: N802
         signatures = tf_codec.M["SignatureDefMap"]()
         signature = signatures.signature_def["serving_default"]
-        for into, stated in ((signature.inputs, {"x": ("float32", [-1, 3])}), (signature.outputs, self.stated)):
+        for signature_tensors, stated in ((signature.inputs, {"x": ("float32", [-1, 3])}), (signature.outputs, self.stated)):
             for name, (dtype, shape) in stated.items():
-                into[name].dtype = tf_codec.DTYPES[dtype]
+                signature_tensors[name].dtype = tf_codec.DTYPES[dtype]
                 for size in shape:
-                    into[name].tensor_shape.dim.add(size=size)
+                    signature_tensors[name].tensor_shape.dim.add(size=size)
         reply = tf_codec.M["GetModelMetadataResponse"]()
         reply.metadata["signature_def"].value = signatures.SerializeToString()
         return reply
 
     def Predict(self, request: Any) -> Any:  # noqa: N802
         reply = tf_codec.M["PredictResponse"]()
-        for name, output in answered(tf_codec.decode(request.inputs["x"])).items():
+        for name, output in detector_outputs_of(tf_codec.decode(request.inputs["x"])).items():
             tf_codec.encode(output, reply.outputs[name])
         return reply
 
@@ -84,7 +84,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def opened(kind: str, folder: Path, channel: Any = None, **parts: Any) -> Any:
+def open_detector(kind: str, folder: Path, channel: Any = None, **parts: Any) -> Any:
     (folder / "signature.json").write_text(json.dumps(detector.SIGNATURE | parts))
     (folder / "remote.json").write_text('{"model": "detector"}')
     settings = ModelSettings.model_validate({"source": "oci:.", "backend": kind, "endpoints": ["here:1"], "load_seconds": 1})
@@ -95,12 +95,12 @@ def opened(kind: str, folder: Path, channel: Any = None, **parts: Any) -> Any:
 
 
 def test_a_detector_on_a_server_answers(tmp_path: Path, kind: str) -> None:
-    model = opened(kind, tmp_path)
+    model = open_detector(kind, tmp_path)
     x = np.random.default_rng(5).normal(size=(700, 3)).astype(np.float32)
     scores = Scores(model.signature(), model.run({"x": x}))
-    for row, found in zip(x.tolist(), scores.encoded(), strict=True):
-        expected, score = detector.answer(*row), json.loads(found)
-        assert [one["label"] for one in score["classes"]] == [one["label"] for one in expected["classes"]]
+    for row, encoded in zip(x.tolist(), scores.encoded(), strict=True):
+        expected, score = detector.answer(*row), json.loads(encoded)
+        assert [detected["label"] for detected in score["classes"]] == [detected["label"] for detected in expected["classes"]]
         np.testing.assert_allclose(score["boxes"], expected["boxes"], rtol=1e-5)
         assert [score[name] for name in ("word", "sure", "best")] == [expected[name] for name in ("word", "sure", "best")]
 
@@ -117,19 +117,19 @@ def test_a_detector_on_a_server_answers(tmp_path: Path, kind: str) -> None:
         ("p", ("string", [-1, 3]), "output 'p' is string; only a row of numbers has a largest element"),
     ],
 )
-def test_what_a_server_states_must_fit(
+def test_server_metadata_that_conflicts_with_the_signature_is_refused(
     tmp_path: Path, kind: str, name: str, stated: tuple[str, list[int]], message: str
 ) -> None:
     channel = KINDS[kind]()
     channel.stated = STATED | {name: stated}
-    with pytest.raises(ModelRefused) as caught:
-        opened(kind, tmp_path, channel)
-    assert message in str(caught.value)
+    with pytest.raises(ModelRefused) as refused:
+        open_detector(kind, tmp_path, channel)
+    assert message in str(refused.value)
 
 
 def test_an_answer_without_a_row_for_each_event_fails(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = opened(kind, tmp_path)
-    whole = answered
-    monkeypatch.setitem(globals(), "answered", lambda x: whole(x) | {"boxes": np.zeros((100, 4), np.float32)})
+    model = open_detector(kind, tmp_path)
+    detector_outputs = detector_outputs_of
+    monkeypatch.setitem(globals(), "answered", lambda x: detector_outputs(x) | {"boxes": np.zeros((100, 4), np.float32)})
     with pytest.raises(InferenceFailed, match="output 'boxes' has shape"):
         model.run({"x": np.zeros((3, 3), np.float32)})

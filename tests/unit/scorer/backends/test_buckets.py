@@ -1,4 +1,4 @@
-"""Which batch sizes are kept, how a batch is cut to them, and what comes back from a model that is bound to them."""
+"""The selected batch sizes, how a batch is cut to them, and the outputs of a model that is bound to them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=5, unique=True).map(s
 
 
 @given(st.integers(1, 5_000), SIZES)
-def test_pieces_hold_every_row_once_in_order_and_waste_as_little_as_they_can(rows: int, sizes: list[int]) -> None:
+def test_pieces_have_every_row_once_in_order_with_the_least_padding(rows: int, sizes: list[int]) -> None:
     cut = pieces(rows, sizes)
     assert [row for start, stop, _ in cut for row in range(start, stop)] == list(range(rows))
     for start, stop, bucket in cut:
@@ -38,27 +38,30 @@ def test_pieces_hold_every_row_once_in_order_and_waste_as_little_as_they_can(row
 
 
 @pytest.mark.parametrize(
-    ("curve", "kept"),
+    ("curve", "sizes"),
     [
-        ({size: 1e-4 + 1e-6 * size for size in CANDIDATES}, (8, 32, 128, 512, 2_048)),  # 1 costs about what 8 do
-        (dict.fromkeys(CANDIDATES, 1e-3), (2_048,)),  # a launch is all that counts
-        ({size: 1e-3 * size for size in CANDIDATES}, (1,)),  # nothing is gained by a batch
+        (
+            {size: 1e-4 + 1e-6 * size for size in CANDIDATES},
+            (8, 32, 128, 512, 2_048),
+        ),  # a batch of 1 costs about as much as one of 8
+        (dict.fromkeys(CANDIDATES, 1e-3), (2_048,)),  # only the launch costs time
+        ({size: 1e-3 * size for size in CANDIDATES}, (1,)),  # a batch saves no time
         ({1: 0.004}, (1,)),
     ],
 )
-def test_buckets_that_are_worth_it_are_kept(curve: dict[int, float], kept: tuple[int, ...]) -> None:
-    assert select_sizes(curve) == kept
+def test_only_buckets_that_save_time_are_selected(curve: dict[int, float], sizes: tuple[int, ...]) -> None:
+    assert select_sizes(curve) == sizes
 
 
 @given(st.dictionaries(st.integers(1, 5_000), st.floats(1e-6, 10), min_size=1))
-def test_some_bucket_is_always_kept(curve: dict[int, float]) -> None:
-    kept = select_sizes(curve)
-    assert kept
-    assert kept == tuple(sorted(set(kept) & set(curve)))
+def test_at_least_one_bucket_is_selected(curve: dict[int, float]) -> None:
+    sizes = select_sizes(curve)
+    assert sizes
+    assert sizes == tuple(sorted(set(sizes) & set(curve)))
 
 
 def doubling(path: Path) -> None:
-    """y = 2 (a + b); z = x as float64, h as float16, i as int8."""
+    """Write the model y = 2 (a + b), z = x as float64, h as float16, i as int8."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"]),
         *(helper.make_node("Cast", ["x"], [name], to=kind) for name, kind in CASTS.items()),
@@ -75,7 +78,7 @@ def directly(_: Any, run: Callable[[], None]) -> None:
 
 @pytest.fixture(scope="module")
 def bound(tmp_path_factory: pytest.TempPathFactory) -> BucketBinding:
-    """Buckets 1, 4 and 16, on the CPU."""
+    """Return the binding of a model to buckets of 1, 4 and 16 events on the CPU."""
     path = tmp_path_factory.mktemp("bound") / "model.onnx"
     doubling(path)
     casts = [ModelTensor(name, DTYPES[name], ("N", 2)) for name in CASTS]
@@ -88,10 +91,10 @@ def bound(tmp_path_factory: pytest.TempPathFactory) -> BucketBinding:
 
 @settings(max_examples=30)
 @given(st.integers(1, 60), st.integers(1, 60))
-def test_rows_come_back_whatever_was_in_the_buffers_before_and_stay(bound: BucketBinding, first: int, second: int) -> None:
-    given = [np.arange(2 * rows, dtype=np.float32).reshape(rows, 2) + rows for rows in (first, second)]
-    found = [bound.run({"x": x}, directly) for x in given]
-    for x, outputs in zip(given, found, strict=True):
+def test_outputs_do_not_depend_on_the_previous_content_of_the_buffers(bound: BucketBinding, first: int, second: int) -> None:
+    inputs = [np.arange(2 * rows, dtype=np.float32).reshape(rows, 2) + rows for rows in (first, second)]
+    outputs_of_runs = [bound.run({"x": x}, directly) for x in inputs]
+    for x, outputs in zip(inputs, outputs_of_runs, strict=True):
         assert outputs["y"].tolist() == (2 * x.sum(axis=1, keepdims=True)).tolist()
         for name, dtype in DTYPES.items():
             assert outputs[name].dtype == dtype
@@ -119,8 +122,8 @@ def test_strings_and_free_shapes_are_not_bound() -> None:
     assert not has_fixed_shapes([ModelTensor("x", "float32", ())])
 
 
-def opened(folder: Path, write: Callable[[Path], None], sizes: list[int], **signature: Any) -> OnnxModel:
-    """A package of this model by the product's own backend, in these buckets."""
+def open_model(folder: Path, write: Callable[[Path], None], sizes: list[int], **signature: Any) -> OnnxModel:
+    """Open a package of this model with the product's backend and these buckets."""
     models.package(folder, write, {**models.LINEAR, **signature})
     model = select.backend_for(ModelSettings(source="oci:.", buckets=sizes)).open(package.read(folder, name="m", version="1"))
     assert isinstance(model, OnnxModel)
@@ -128,7 +131,7 @@ def opened(folder: Path, write: Callable[[Path], None], sizes: list[int], **sign
 
 
 def test_named_buckets_are_the_models_buckets(tmp_path: Path) -> None:
-    model = opened(tmp_path / "m", lambda path: models.linear(path, 3.0), [32, 1])
+    model = open_model(tmp_path / "m", lambda path: models.linear(path, 3.0), [32, 1])
     assert model.buckets == (1, 32)
     assert model.run({"x": np.ones((40, 2), np.float32)})["y"].tolist() == [[6.0]] * 40
     model.close()
@@ -140,36 +143,36 @@ def test_named_buckets_that_cannot_hold_the_model_are_refused(tmp_path: Path) ->
         output = models.tensor("y", TensorProto.FLOAT, "N", "width")
         models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", "width")], [output], path)
 
-    def of_other_rows(path: Path) -> None:
+    def with_other_row_count(path: Path) -> None:
         nodes = [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Transpose", ["n"], ["y"])]
         output = models.tensor("y", TensorProto.INT64, "A", "B")
         models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 2)], [output], path)
 
-    for name, write in (("nested", nested), ("others", of_other_rows)):
+    for name, write in (("nested", nested), ("others", with_other_row_count)):
         with pytest.raises(ModelRefused, match="bucket"):
-            opened(tmp_path / name, write, [8], decision=None)
+            open_model(tmp_path / name, write, [8], decision=None)
 
 
-def roomy(most: int) -> Callable[[Path], None]:
-    """y = 2 (a + b), for as many events as this at once; more of them fail, as where memory is short."""
+def limited_to(max_rows: int) -> Callable[[Path], None]:
+    """Return a writer of the model y = 2 (a + b) that fails for more than `max_rows` events, as if memory were short."""
 
     def write(path: Path) -> None:
         g = Graph()
         count = g("Gather", g("Shape", "x"), g.constant([0], np.int64), axis=0)
-        nothing = g("Gather", g.constant(np.zeros(most + 1)), count, axis=0)
+        nothing = g("Gather", g.constant(np.zeros(max_rows + 1)), count, axis=0)
         g("Add", g("MatMul", "x", g.constant([[2.0], [2.0]])), nothing, output="y")
         g.save(path, [models.X], [models.Y])
 
     return write
 
 
-def test_sizes_that_find_no_room_on_the_device_get_no_bucket(tmp_path: Path) -> None:
-    model = opened(tmp_path / "m", roomy(32), [])
+def test_sizes_that_exceed_the_memory_of_the_device_get_no_bucket(tmp_path: Path) -> None:
+    model = open_model(tmp_path / "m", limited_to(32), [])
     model.bind(BufferDevice(), CANDIDATES, 60.0, choose=True)
     assert model.buckets
     assert model.buckets[-1] <= 32
     assert model.run({"x": np.ones((300, 2), np.float32)})["y"].tolist() == [[4.0]] * 300
     with pytest.raises(InferenceFailed):
-        opened(tmp_path / "none", roomy(0), []).bind(BufferDevice(), CANDIDATES, 60.0, choose=True)
+        open_model(tmp_path / "none", limited_to(0), []).bind(BufferDevice(), CANDIDATES, 60.0, choose=True)
     with pytest.raises(ModelRefused, match="buckets of 1, 128"):
-        opened(tmp_path / "named", roomy(32), [1, 128])
+        open_model(tmp_path / "named", limited_to(32), [1, 128])

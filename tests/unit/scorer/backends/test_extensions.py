@@ -1,4 +1,4 @@
-"""Models with operators of onnxruntime-extensions: scored where they may be and the library is there, else refused by name."""
+"""Models with operators of onnxruntime-extensions: loaded if the domain is allowed and the library is installed."""
 
 import sys
 from pathlib import Path
@@ -26,9 +26,9 @@ MISSING = "the model uses the operator 'StringLower' of domain ai.onnx.contrib, 
 
 
 def texts(**field: Any) -> dict[str, Any]:
-    """A signature of one text."""
-    fed = {"tensor": "text", "dtype": "string", "shape": [], "fields": [{"name": "text", **field}]}
-    return {"inputs": [fed], "output": {"tensor": "y"}}
+    """Return a signature with one text."""
+    tensor = {"tensor": "text", "dtype": "string", "shape": [], "fields": [{"name": "text", **field}]}
+    return {"inputs": [tensor], "output": {"tensor": "y"}}
 
 
 def classifier(folder: Path, **field: Any) -> Path:
@@ -67,27 +67,27 @@ def test_push_runs_its_golden_examples_and_notes_its_domain(tmp_path: Path) -> N
     assert "ai.onnx.contrib=1" in ready.annotations[runtime_requirements.OPSET]
 
 
-def test_a_domain_that_is_not_allowed_is_refused_though_the_library_is_there(tmp_path: Path) -> None:
-    said = "uses the operator 'StringLower' of domain 'ai.onnx.contrib', which is not allowed"
-    with pytest.raises(Refused, match=said):
+def test_a_domain_that_is_not_allowed_is_refused_with_the_library(tmp_path: Path) -> None:
+    message = "uses the operator 'StringLower' of domain 'ai.onnx.contrib', which is not allowed"
+    with pytest.raises(Refused, match=message):
         prepare(classifier(tmp_path))
-    with pytest.raises(ModelRefused, match=said):
+    with pytest.raises(ModelRefused, match=message):
         select.backend_for(ModelSettings(source="oci:.")).open(read(tmp_path / "words"))
 
 
-def test_a_version_is_refused_by_name_where_the_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_is_refused_if_the_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = classifier(tmp_path)
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     for refuse in (
         lambda: prepare(folder, op_domains=DOMAINS),
         lambda: select.backend_for(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder)),
     ):
-        with pytest.raises((Refused, ModelRefused)) as caught:
+        with pytest.raises((Refused, ModelRefused)) as refused:
             refuse()
-        assert str(caught.value) == f"{MISSING}{install_command('extensions')}"
+        assert str(refused.value) == f"{MISSING}{install_command('extensions')}"
 
 
-def test_the_library_is_loaded_for_models_that_need_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_loaded_only_for_models_that_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     folder = models.linear_package(tmp_path / "linear", 2.0)
     assert prepare(folder, op_domains=DOMAINS).onnxruntime_version

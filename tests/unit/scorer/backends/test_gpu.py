@@ -1,4 +1,4 @@
-"""A GPU that is not there is named by what is missing, in the order in which it is looked for."""
+"""An unavailable GPU is reported with the first missing part: the provider library, the driver or the device."""
 
 import ctypes
 from collections.abc import Callable
@@ -17,25 +17,25 @@ CAPI = Path("/opt/capi")
 def driver(devices: int = 1, error: int = 0) -> Any:
     """Return a scripted driver."""
 
-    def told(into: Any, value: object) -> int:
-        into.value = value
+    def set_value(target: Any, value: object) -> int:
+        target.value = value
         return 0
 
     capability = {gpu.CAPABILITY_MAJOR: 9, gpu.CAPABILITY_MINOR: 0}
     return SimpleNamespace(
         cuInit=lambda _: error,
-        cuDeviceGetCount=lambda into: told(into._obj, devices),
-        cuDeviceGetName=lambda into, *_: told(into, b"A card"),
-        cuDriverGetVersion=lambda into: told(into._obj, 13_010),
-        cuDeviceGetAttribute=lambda into, attribute, _: told(into._obj, capability[attribute]),
+        cuDeviceGetCount=lambda target: set_value(target._obj, devices),
+        cuDeviceGetName=lambda target, *_: set_value(target, b"A card"),
+        cuDriverGetVersion=lambda target: set_value(target._obj, 13_010),
+        cuDeviceGetAttribute=lambda target, attribute, _: set_value(target._obj, capability[attribute]),
     )
 
 
-def loader(answers: Any, missing: str = "") -> Callable[[str], Any]:
+def loader(scripted_driver: Any, missing: str = "") -> Callable[[str], Any]:
     def load(name: str) -> Any:
         if missing and (missing == Path(name).name or (missing == "libnvinfer.so.10" and "tensorrt" in name)):
             raise OSError(f"{missing}: cannot open shared object file: No such file or directory")
-        return answers if name == gpu.DRIVER else ctypes.CDLL(None)
+        return scripted_driver if name == gpu.DRIVER else ctypes.CDLL(None)
 
     return load
 
@@ -48,7 +48,7 @@ def test_the_first_device_is_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "answers", "missing", "said", "way_out"),
+    ("device", "scripted_driver", "missing", "message", "hint"),
     [
         ("cuda", driver(), "libonnxruntime_providers_cuda.so", "libonnxruntime_providers_cuda.so", "[gpu]"),
         ("cuda", driver(), "libcuda.so.1", "libcuda.so.1", "NVIDIA driver"),
@@ -57,8 +57,10 @@ def test_the_first_device_is_described(tmp_path: Path) -> None:
         ("cuda", driver(error=100), "", "error 100", "NVIDIA driver"),
     ],
 )
-def test_what_is_missing_is_named_with_the_way_out(device: str, answers: Any, missing: str, said: str, way_out: str) -> None:
-    with pytest.raises(BackendMissing, match=device) as found:
-        gpu.find_gpu(device, CAPI, loader(answers, missing))
-    assert said in str(found.value)
-    assert way_out in found.value.hint
+def test_missing_parts_are_named_with_the_remedy(
+    device: str, scripted_driver: Any, missing: str, message: str, hint: str
+) -> None:
+    with pytest.raises(BackendMissing, match=device) as raised:
+        gpu.find_gpu(device, CAPI, loader(scripted_driver, missing))
+    assert message in str(raised.value)
+    assert hint in raised.value.hint

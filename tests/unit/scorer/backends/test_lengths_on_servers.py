@@ -1,4 +1,4 @@
-"""Lengths that vary in the requests of both protocols, to channels that answer here."""
+"""Arrays of varying length in the requests of both protocols, to channels in this process."""
 
 import json
 from pathlib import Path
@@ -31,10 +31,10 @@ INPUTS = [
 SHAPES = {"x": ("int64", [-1, -1]), "mask": ("float32", [-1, -1])}
 
 
-def opened(kind: str, folder: Path, shapes: Any = SHAPES) -> tuple[Channel, Model]:
-    def answer(server: Channel, given: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-        server.sent.append(given)
-        return np.asarray((given["x"] * given["mask"]).sum(axis=1, keepdims=True), np.float32)
+def open_model(kind: str, folder: Path, shapes: Any = SHAPES) -> tuple[Channel, Model]:
+    def answer(server: Channel, tensors: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        server.sent.append(tensors)
+        return np.asarray((tensors["x"] * tensors["mask"]).sum(axis=1, keepdims=True), np.float32)
 
     settings = ModelSettings.model_validate({"source": "oci:.", "backend": kind, "endpoints": ["here:1"], "load_seconds": 1})
     backend = select.backend_for(settings)
@@ -48,20 +48,20 @@ def opened(kind: str, folder: Path, shapes: Any = SHAPES) -> tuple[Channel, Mode
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_events_of_nearly_one_length_are_one_request(tmp_path: Path, kind: str) -> None:
-    channel, model = opened(kind, tmp_path)
+    channel, model = open_model(kind, tmp_path)
     lengths = [3, 100, 5, 0, 60, 40, 33, 4] * 20
     rows = {"x": ragged((np.full(length, at, np.int64) for at, length in enumerate(lengths)), len(lengths))}
-    found = LengthBucketedRuns(model.signature(), 1.0).run(model, rows, lambda: None)["y"]
-    assert found.ravel().tolist() == [at * length for at, length in enumerate(lengths)]
-    warm, *sent = channel.sent
-    assert warm["x"].shape == warm["mask"].shape == (1, 100)
-    assert [one["x"].shape for one in sent] == [(80, 8), (40, 48), (20, 64), (20, 100)]
-    assert all(one["x"].shape == one["mask"].shape for one in sent)
-    assert all((one["x"][one["mask"] == 0] == 7).all() for one in sent)
+    sums = LengthBucketedRuns(model.signature(), 1.0).run(model, rows, lambda: None)["y"]
+    assert sums.ravel().tolist() == [at * length for at, length in enumerate(lengths)]
+    warmup, *requests = channel.sent
+    assert warmup["x"].shape == warmup["mask"].shape == (1, 100)
+    assert [request["x"].shape for request in requests] == [(80, 8), (40, 48), (20, 64), (20, 100)]
+    assert all(request["x"].shape == request["mask"].shape for request in requests)
+    assert all((request["x"][request["mask"] == 0] == 7).all() for request in requests)
     assert {bucket(length, 100) for length in lengths} == {8, 48, 64, 100}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_whose_model_has_one_length_is_refused(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ModelRefused, match=r"the signature states \(B, -1\), but the model requires \[None, 128\]"):
-        opened(kind, tmp_path, SHAPES | {"x": ("int64", [-1, 128])})
+        open_model(kind, tmp_path, SHAPES | {"x": ("int64", [-1, 128])})

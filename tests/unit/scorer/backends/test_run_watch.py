@@ -23,7 +23,7 @@ class Flag:
     terminate: bool = False
 
 
-def test_a_run_is_ended_when_its_time_is_over_and_the_next_one_is_not() -> None:
+def test_a_run_is_ended_after_its_time_limit_and_the_next_run_is_not() -> None:
     now = [0.0]
     watch, options = RunTimeout(FOR_EVER, lambda: lambda: now[0]), Flag()
 
@@ -60,21 +60,21 @@ def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path, clock: Cal
 
 
 def test_the_time_of_another_thread_that_waits_does_not_pass() -> None:
-    clocks, go_on = list[Clock](), threading.Event()
+    clocks, can_end = list[Clock](), threading.Event()
 
     def wait() -> None:
         clocks.append(cpu_time())
-        go_on.wait()
+        can_end.wait()
 
     thread = threading.Thread(target=wait)
     thread.start()
     while not clocks:
-        go_on.wait(0.01)
-    begun = time.monotonic()
-    while time.monotonic() < begun + 0.2:
+        can_end.wait(0.01)
+    start = time.monotonic()
+    while time.monotonic() < start + 0.2:
         sum(range(1_000))
     assert clocks[0]() < 0.1
-    go_on.set()
+    can_end.set()
     thread.join()
 
 

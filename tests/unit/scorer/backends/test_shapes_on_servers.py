@@ -1,4 +1,4 @@
-"""Tensors of any shape and constants in the requests of both protocols, to channels that answer here."""
+"""Tensors of any shape and constants in the requests of both protocols, to channels in this process."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -29,15 +29,15 @@ SHAPES: dict[str, tuple[str, list[int]]] = {
     "flag": ("bool", [-1]),
     "state": ("float32", [2, 1, 4]),
 }
-Sent = list[dict[str, NDArray[Any]]]
+SentTensors = list[dict[str, NDArray[Any]]]
 
 
 class Channel:
-    """A server whose answer is y = the mean of every x. It keeps what it was sent."""
+    """A server that answers y = the mean of each x, and records the tensors of its requests."""
 
     def __init__(self, shapes: Mapping[str, tuple[str, list[int]]] = SHAPES) -> None:
         self.shapes = shapes
-        self.sent: Sent = []
+        self.sent: SentTensors = []
 
     def unary_unary(self, path: str, **_: Any) -> Callable[..., Any]:
         method = getattr(self, path.rpartition("/")[2])
@@ -47,16 +47,16 @@ class Channel:
             return method(request)
 
         def future(request: Any, timeout: float) -> Future[Any]:
-            found: Future[Any] = Future()
-            found.set_result(call(request, timeout))
-            return found
+            response: Future[Any] = Future()
+            response.set_result(call(request, timeout))
+            return response
 
         call.future = future  # type: ignore[attr-defined]
         return call
 
-    def answer(self, given: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-        self.sent.append(given)
-        x = given["x"]
+    def answer(self, tensors: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        self.sent.append(tensors)
+        x = tensors["x"]
         return np.asarray(x.reshape(len(x), -1).mean(axis=1, keepdims=True, dtype=np.float32))
 
 
@@ -73,7 +73,7 @@ class OpenInference(Channel):
 
     def ModelInfer(self, request: Any) -> Any:  # noqa: N802
         raw = zip(request.inputs, request.raw_input_contents, strict=True)
-        y = self.answer({one.name: oip_codec.unpack(one, content) for one, content in raw})
+        y = self.answer({tensor.name: oip_codec.unpack(tensor, content) for tensor, content in raw})
         reply = oip_codec.M["ModelInferResponse"](raw_output_contents=[y.tobytes()])
         reply.outputs.add(name="y", datatype="FP32", shape=y.shape)
         return reply
@@ -100,7 +100,7 @@ class TensorFlow(Channel):
         return reply
 
     def Predict(self, request: Any) -> Any:  # noqa: N802
-        y = self.answer({name: tf_codec.decode(one) for name, one in request.inputs.items()})
+        y = self.answer({name: tf_codec.decode(tensor) for name, tensor in request.inputs.items()})
         reply = tf_codec.M["PredictResponse"]()
         tf_codec.encode(y, reply.outputs["y"])
         return reply
@@ -133,21 +133,21 @@ def shaped(folder: Path) -> Package:
 def test_requests_have_the_shapes_and_the_constants(tmp_path: Path, kind: str) -> None:
     model = opened(kind, channel := KINDS[kind](), tmp_path)
     rows = np.random.default_rng(3).normal(size=(1_300, 192)).astype(np.float16)
-    found = model.run({"x": rows})["y"]
-    np.testing.assert_allclose(found, rows.mean(axis=1, keepdims=True, dtype=np.float32), atol=1e-5)
-    warm, *sent = channel.sent
-    assert warm["x"].shape == (1, *SHAPE)
-    assert sum(len(one["x"]) for one in sent) == len(rows)
-    assert len(sent) > 1
-    for one in channel.sent:
-        count = len(one["x"])
-        assert {name: (tensor.dtype.name, tensor.shape) for name, tensor in one.items()} == {
+    means = model.run({"x": rows})["y"]
+    np.testing.assert_allclose(means, rows.mean(axis=1, keepdims=True, dtype=np.float32), atol=1e-5)
+    warmup, *requests = channel.sent
+    assert warmup["x"].shape == (1, *SHAPE)
+    assert sum(len(request["x"]) for request in requests) == len(rows)
+    assert len(requests) > 1
+    for request in channel.sent:
+        count = len(request["x"])
+        assert {name: (tensor.dtype.name, tensor.shape) for name, tensor in request.items()} == {
             "x": ("float16", (count, *SHAPE)),
             "flag": ("bool", (count,)),
             "state": ("float32", (2, 1, 4)),
         }
-        assert one["flag"].all()
-        assert (one["state"] == 0.5).all()
+        assert request["flag"].all()
+        assert (request["state"] == 0.5).all()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`scorer bench` of versions whose fields come from elsewhere than the events."""
+"""`scorer bench` of versions with joined fields."""
 
 from pathlib import Path
 

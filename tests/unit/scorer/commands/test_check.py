@@ -1,4 +1,4 @@
-"""What `scorer check` reports of tables."""
+"""The findings of `scorer check` about tables."""
 
 from typing import Any
 
@@ -38,11 +38,11 @@ def test_only_missing_topics_have_the_hint_that_they_can_be_created() -> None:
     described[settings.dead_letter.topic] = DescribedTopic(settings.dead_letter.topic, 3, 3_000_000)
     described["customers.features"] = DescribedTopic("customers.features", 4, 1_000_000)
     del described[settings.output.topic]
-    missing, unfit, _ = check._topics(settings, described, frozenset(), [])
+    missing, mismatched, _ = check._topics(settings, described, frozenset(), [])
     assert (missing.ok, missing.detail) == (False, f"topic {settings.output.topic} does not exist")
     assert missing.hint == "--create creates missing topics"
-    assert (unfit.ok, unfit.hint) == (False, "")
-    assert unfit.detail.endswith("use the same number for both, or set tables.customers.scope to all")
+    assert (mismatched.ok, mismatched.hint) == (False, "")
+    assert mismatched.detail.endswith("use the same number for both, or set tables.customers.scope to all")
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_rows_without_the_column_of_a_required_field_are_named(rows: list[bytes]
     layout = BlockLayout(signature_of(("x", "float32", [required, optional])).fields)
     decoded = row_decoder_factory("customers", settings)(layout).decode(rows)
     (finding,) = check.required_columns("customers", layout, decoded)
-    without = 1 if ok else 2
+    missing_count = 1 if ok else 2
     assert finding.ok is ok
     assert finding.detail == (
-        f"{without} of the newest 2 rows of the table customers have no value for the required field 'customers.age'"
+        f"{missing_count} of the newest 2 rows of the table customers have no value for the required field 'customers.age'"
     )

@@ -17,7 +17,7 @@ from tests.support.canary import CANARY, URL, merged, seen_in
 from tests.unit.scorer.minimal import STATED
 
 
-def invoked(folder: Path, verb: str, *flags: str, **changes: Any) -> Result:
+def invoke(folder: Path, verb: str, *flags: str, **changes: Any) -> Result:
     path = folder / "scorer.yaml"
     path.write_text(yaml.safe_dump(merged(STATED, changes)))
     return CliRunner().invoke(app, [verb, str(path), *flags])
@@ -27,7 +27,7 @@ def invoked(folder: Path, verb: str, *flags: str, **changes: Any) -> Result:
 def test_secrets_of_both_maps_and_of_urls_are_masked(flags: tuple[str, ...], tmp_path: Path) -> None:
     kafka = dict.fromkeys(client_properties.SECRET, CANARY) | {"sasl.oauthbearer.token.endpoint.url": URL, "client.rack": "r1"}
     registry = dict.fromkeys(registry_properties.SECRET, CANARY) | {"proxy": URL, "timeout": 7}
-    done = invoked(
+    result = invoke(
         tmp_path,
         "config",
         *flags,
@@ -35,10 +35,10 @@ def test_secrets_of_both_maps_and_of_urls_are_masked(flags: tuple[str, ...], tmp
         schema_registry={"url": URL, "extra": registry},
         tracing={"endpoint": URL},
     )
-    assert done.exit_code == 0
-    assert seen_in(done.output) == []
+    assert result.exit_code == 0
+    assert seen_in(result.output) == []
     if flags:
-        values = {key: row["value"] for key, row in json.loads(done.stdout).items()}
+        values = {key: row["value"] for key, row in json.loads(result.stdout).items()}
         assert values["kafka.extra.client.rack"] == "r1"
         assert values["schema_registry.extra.timeout"] == 7
         assert values["schema_registry.url"] == values["tracing.endpoint"] == "http://***@127.0.0.1:1/path"
@@ -51,8 +51,8 @@ def test_every_command_rejects_a_property_that_breaks_a_guarantee(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "configure", lambda *_: None)  # which `run` calls for the whole process
-    done = invoked(tmp_path, verb, kafka={"extra": {"isolation.level": "read_uncommitted"}})
-    assert isinstance(done.exception, SettingsError)
-    assert str(done.exception) == (
+    result = invoke(tmp_path, verb, kafka={"extra": {"isolation.level": "read_uncommitted"}})
+    assert isinstance(result.exception, SettingsError)
+    assert str(result.exception) == (
         "kafka.extra.isolation.level: must not be set: events and scores of aborted transactions would be read; remove it"
     )

@@ -1,4 +1,4 @@
-"""The progress of `scorer emit`: it is shown on a terminal only."""
+"""The progress of `scorer emit`, which is shown only on a terminal."""
 
 import contextlib
 import os
@@ -60,28 +60,28 @@ def emit_three_events(folder: Path, stderr: int) -> subprocess.CompletedProcess[
 
 def read_screen(controller: int) -> bytes:
     """Return the output of a terminal that no process has open."""
-    shown = b""
+    output = b""
     with contextlib.suppress(OSError):  # EIO, when all output is read
         while chunk := os.read(controller, 1 << 16):
-            shown += chunk
-    return shown
+            output += chunk
+    return output
 
 
 def test_the_number_of_events_is_shown_on_a_terminal(tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
     try:
         try:
-            done = emit_three_events(tmp_path, terminal)
+            completed = emit_three_events(tmp_path, terminal)
         finally:
             os.close(terminal)
-        shown = read_screen(controller)
+        screen = read_screen(controller)
     finally:
         os.close(controller)
-    assert b"writing" in shown
-    assert b"3 events" in shown
-    assert done.stdout == b"3 events written\n"
+    assert b"writing" in screen
+    assert b"3 events" in screen
+    assert completed.stdout == b"3 events written\n"
 
 
 def test_no_progress_is_shown_without_a_terminal(tmp_path: Path) -> None:
-    done = emit_three_events(tmp_path, subprocess.PIPE)
-    assert (done.stdout, done.stderr) == (b"3 events written\n", b"")
+    completed = emit_three_events(tmp_path, subprocess.PIPE)
+    assert (completed.stdout, completed.stderr) == (b"3 events written\n", b"")

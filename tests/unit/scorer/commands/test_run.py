@@ -47,8 +47,8 @@ class Machine:
         """Run the command with a model on this device and this number of visible GPUs, and return its only start."""
         self._gpus = [str(number) for number in range(gpus)]
         self._path.write_text(yaml.safe_dump(merged(STATED, {"model": {"device": device}})))
-        done = CliRunner().invoke(app, ["run", str(self._path), *flags], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
+        result = CliRunner().invoke(app, ["run", str(self._path), *flags], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
         (start,) = self._starts
         return start
 

@@ -37,7 +37,7 @@ def signature(*fields: Any, dtype: str = "float32") -> Signature:
     """Return a signature with one tensor of these fields, or a tensor for each field with a dtype."""
     inputs = [
         {"tensor": f"t{at}", "dtype": field.pop("dtype", dtype), "shape": field.pop("shape", None), "fields": [field]}
-        for at, field in enumerate({"name": one} if isinstance(one, str) else dict(one) for one in fields)
+        for at, field in enumerate({"name": field_} if isinstance(field_, str) else dict(field_) for field_ in fields)
     ]
     return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
@@ -108,19 +108,19 @@ BREAKS = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), BREAKS)
-def test_diff_lists_exactly_the_breaking_changes(old: list[Any], new: list[Any], said: str | None) -> None:
-    assert [f"{one.field}: {one.change}" for one in find_incompatible_changes(signature(*old), signature(*new))] == (
-        [said] if said else []
-    )
+@pytest.mark.parametrize(("old", "new", "change"), BREAKS)
+def test_diff_lists_exactly_the_breaking_changes(old: list[Any], new: list[Any], change: str | None) -> None:
+    assert [
+        f"{difference.field}: {difference.change}" for difference in find_incompatible_changes(signature(*old), signature(*new))
+    ] == ([change] if change else [])
 
 
 def test_order_of_fields_counts_without_names() -> None:
     old, new = signature("a", "b"), signature("b", "a", B | {"name": "c"})
     assert find_incompatible_changes(old, new) == []
-    assert [one.field for one in find_incompatible_changes(old, new, positional=True)] == ["b", "a", "*"]
-    found = find_incompatible_changes(signature(INNER), signature(INNER), positional=True)
-    assert [one.change for one in found] == ["has the path o.a now: there are no names"]
+    assert [difference.field for difference in find_incompatible_changes(old, new, positional=True)] == ["b", "a", "*"]
+    differences = find_incompatible_changes(signature(INNER), signature(INNER), positional=True)
+    assert [difference.change for difference in differences] == ["has the path o.a now: there are no names"]
     joined = {**AGE, "path": "address.age"}
     assert find_incompatible_changes(signature("a", joined), signature("a", joined), positional=True) == []
 
@@ -155,11 +155,11 @@ def fields(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def signatures(draw: st.DrawFn) -> Signature:
     """Return signatures of fields that one event can hold."""
-    drawn = draw(st.lists(fields(), min_size=1, max_size=3, unique_by=lambda one: str(one["name"])))
-    for count in range(len(drawn), 1, -1):
+    field_definitions = draw(st.lists(fields(), min_size=1, max_size=3, unique_by=lambda field: str(field["name"])))
+    for count in range(len(field_definitions), 1, -1):
         with contextlib.suppress(SignatureError):
-            return signature(*drawn[:count])
-    return signature(drawn[0])
+            return signature(*field_definitions[:count])
+    return signature(field_definitions[0])
 
 
 @settings(max_examples=150)
@@ -209,8 +209,10 @@ def test_nested_events_of_the_generated_schemas_are_read(
     generated_nested: tuple[Encode, SchemaDecoder], events: list[dict[str, Any]]
 ) -> None:
     encode, decoder = generated_nested
-    given_ = [build_event((parse(DEEP_PATHS.get(k, k)), v) for k, v in event.items() if v is not None) for event in events]
-    decoded = decoder.decode([encode(event) for event in given_])
+    nested_events = [
+        build_event((parse(DEEP_PATHS.get(k, k)), v) for k, v in event.items() if v is not None) for event in events
+    ]
+    decoded = decoder.decode([encode(event) for event in nested_events])
     assert_plain(decoded, DEEP, events)
     assert decoded.ids == [event["id"] for event in events]
 
@@ -219,14 +221,14 @@ def test_nested_events_of_the_generated_schemas_are_read(
 @given(mixed_events, st.data())
 def test_json_schema_admits_exactly_the_readable_events(event: dict[str, Any], data: st.DataObject) -> None:
     validator = Draft202012Validator(json.loads(GENERATORS["json-schema"](NESTED, "event", "meta.id")))
-    found = nested(event)
+    nested_event = nested(event)
     for part, key in (("after", "more"), ("after", "a"), ("note", "other"), ("meta", "id")):
         if data.draw(st.integers(0, 4)) == 0:
-            found.setdefault(part, {})[key] = data.draw(st.sampled_from([None, {}, [], "x"]))
+            nested_event.setdefault(part, {})[key] = data.draw(st.sampled_from([None, {}, [], "x"]))
     if data.draw(st.integers(0, 4)) == 0:
-        found["items"] = data.draw(st.sampled_from([None, [], [{}, {}], [0, {"word": "w"}], {"word": "w"}]))
-    good = not JsonDecoder(NESTED, "meta.id", 10_000).decode([json.dumps(found).encode()]).rejected
-    assert validator.is_valid(found) is good or (good and found["meta"]["id"] is None)
+        nested_event["items"] = data.draw(st.sampled_from([None, [], [{}, {}], [0, {"word": "w"}], {"word": "w"}]))
+    is_readable = not JsonDecoder(NESTED, "meta.id", 10_000).decode([json.dumps(nested_event).encode()]).rejected
+    assert validator.is_valid(nested_event) is is_readable or (is_readable and nested_event["meta"]["id"] is None)
 
 
 def test_the_schemas_of_nested_events() -> None:

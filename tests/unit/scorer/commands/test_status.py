@@ -1,4 +1,4 @@
-"""What `scorer status` prints, and the rate limit of `scorer emit`."""
+"""The output of `scorer status`, and the rate limit of `scorer emit`."""
 
 import io
 from typing import Any
@@ -32,7 +32,7 @@ def scorer(replica: str, *, silent_seconds: float = 3.0, **changed: Any) -> Scor
     return ScorerState(record, NOW - silent_seconds, record)
 
 
-def printed(*scorers: ScorerState, width: int = 80, wide: bool = False) -> list[str]:
+def print_report(*scorers: ScorerState, width: int = 80, wide: bool = False) -> list[str]:
     """Return the lines that `scorer status` prints on a terminal of this width."""
     console = Console(width=width, file=io.StringIO())
     console.print(report(NAME, scorers, NOW, wide=wide))
@@ -41,7 +41,7 @@ def printed(*scorers: ScorerState, width: int = 80, wide: bool = False) -> list[
 
 
 def test_a_scorer_is_one_line_with_its_partitions_and_lag() -> None:
-    assert printed(scorer("scorer-0")) == [
+    assert print_report(scorer("scorer-0")) == [
         "scorer    state    partitions      lag  version",
         "─────────────────────────────────────────────────────",
         "scorer-0  running           8  987,648  2025.11.05-3",
@@ -50,7 +50,7 @@ def test_a_scorer_is_one_line_with_its_partitions_and_lag() -> None:
 
 def test_departed_scorers_have_neither_partitions_nor_lag_and_the_totals_omit_them() -> None:
     later = [PartitionStatus("fraud.payments.authorised.v2", p, 10) for p in range(8, 12)]
-    lines = printed(
+    lines = print_report(
         scorer("scorer-0"),
         scorer("scorer-1", partitions=later),
         scorer("scorer-2", silent_seconds=103.0),
@@ -79,13 +79,13 @@ def test_a_partition_that_has_moved_counts_once_in_the_totals() -> None:
 @pytest.mark.parametrize("state", ["running", "waiting"])
 def test_a_scorer_that_waits_is_shown_as_waiting_with_the_reason(state: str) -> None:
     wait = "model-registry: registry.example.com does not answer"
-    lines = printed(scorer("scorer-0", state=state, waiting=wait, partitions=[]), scorer("scorer-1", waiting=wait))
+    lines = print_report(scorer("scorer-0", state=state, waiting=wait, partitions=[]), scorer("scorer-1", waiting=wait))
     assert lines[2].split()[:4] == ["scorer-0", "waiting", "0", "0"]
     assert " ".join(lines[-2:]) == f"scorer-0, scorer-1: waiting: {wait}"
 
 
-def test_a_refused_version_and_one_that_a_full_disk_delays_are_shown_with_the_reason() -> None:
-    lines = printed(
+def test_refused_and_delayed_versions_are_shown_with_the_reason() -> None:
+    lines = print_report(
         scorer("scorer-0", refused={"2025.12.01-1": REASON}),
         scorer("scorer-1", refused={"2025.12.01-1": REASON}, delayed={"2025.12.02-1": FULL_DISK}),
         width=200,
@@ -109,7 +109,7 @@ def test_long_versions_and_a_canary_fit_80_columns(replica: str) -> None:
         "delayed": {LONG_VERSION: FULL_DISK},
         "partitions": [PartitionStatus("in", p, 1_234_567) for p in range(100)],
     }
-    lines = printed(scorer(replica, **changed), scorer("b", silent_seconds=7_000.0, **changed))
+    lines = print_report(scorer(replica, **changed), scorer("b", silent_seconds=7_000.0, **changed))
     assert max(map(len, lines)) <= 80
     assert [lines[0].split(), *(line.split()[-1] for line in (lines[2], lines[4]))] == [
         ["scorer", "state", "partitions", "lag", "version", "dead"],
@@ -123,13 +123,15 @@ def test_long_versions_and_a_canary_fit_80_columns(replica: str) -> None:
 
 
 def test_dead_letters_have_a_column_if_there_are_any() -> None:
-    head, _, row = printed(scorer("scorer-0", counters={"dead_letters": 1_234}))
+    head, _, row = print_report(scorer("scorer-0", counters={"dead_letters": 1_234}))
     assert head.split() == ["scorer", "state", "partitions", "lag", "version", "dead"]
     assert row.split()[-2:] == ["2025.11.05-3", "1,234"]
 
 
 def test_wide_prints_all_columns_on_one_line() -> None:
-    _, _, *rows = printed(*(scorer(replica, refused={"2025.12.01-1": REASON}) for replica in REPLICAS), width=10_000, wide=True)
+    _, _, *rows = print_report(
+        *(scorer(replica, refused={"2025.12.01-1": REASON}) for replica in REPLICAS), width=10_000, wide=True
+    )
     for row in rows[: len(REPLICAS)]:
         for fact in ("eu-west-1", "sha256:20251105-3", "41", "1,234,567,890", "fraud.payments.authorised.v2[0-7]", REASON):
             assert fact in row

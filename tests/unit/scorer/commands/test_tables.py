@@ -1,4 +1,4 @@
-"""What `scorer tables` prints of status records and rows."""
+"""The output of `scorer tables` for status records and rows."""
 
 import io
 

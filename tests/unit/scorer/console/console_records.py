@@ -58,8 +58,8 @@ def move(
 
 def registry(*moves: ChannelMove) -> RegistryView:
     """Return a registry whose channel prod has made these moves, oldest first."""
-    last = moves[-1]
-    channel = Channel("prod", last.to_version, last.to_digest, last.revision, (), moves)
+    newest = moves[-1]
+    channel = Channel("prod", newest.to_version, newest.to_digest, newest.revision, (), moves)
     return RegistryView("oci:registry/m", {"prod": channel}, tuple(dict.fromkeys(m.to_version for m in moves)), read=True)
 
 
@@ -86,7 +86,7 @@ def rollout(state: ConsoleState, *rollout_records: Told) -> None:
 
 
 def in_canary(state: ConsoleState, **changed: Any) -> None:
-    """Add a rollout with a canary of 5 percent at revision 3; `changed` overrides the report of its controller."""
+    """Add a rollout with a canary of 5 percent at revision 3. `changed` overrides the report of its controller."""
     rollout(state, *rollouts.in_canary(NOW), rollouts.state(NOW - 1, 1, **changed))
 
 

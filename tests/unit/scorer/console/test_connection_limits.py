@@ -65,11 +65,11 @@ def test_connection_without_a_complete_request_is_closed_also_between_requests(
     monkeypatch.setattr(connection_limits, "READ_SECONDS", 0.5)
     host, _, port = address.rpartition(":")
     with contextlib.ExitStack() as closing:
-        for sent, answers in ((b"", 0), (b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT", 1)):
+        for request, response_count in ((b"", 0), (b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT", 1)):
             client = closing.enter_context(socket.create_connection((host, int(port)), timeout=STEP_SECONDS))
-            client.sendall(sent)
+            client.sendall(request)
             received = b""
             with contextlib.suppress(ConnectionResetError):
                 while part := client.recv(65_536):
                     received += part
-            assert received.count(b"here") == answers
+            assert received.count(b"here") == response_count

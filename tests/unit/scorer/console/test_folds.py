@@ -26,8 +26,8 @@ def test_rate_is_measured_between_two_heartbeats_of_one_run() -> None:
     state = ConsoleState()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
         console_records.add(state, beat(seconds, events, batches), NOW + seconds)
-    heard = state.scorers.last["m.a"]
-    assert (heard.rate, heard.fill) == (100.0, 50.0)
+    state_of_scorer = state.scorers.last["m.a"]
+    assert (state_of_scorer.rate, state_of_scorer.fill) == (100.0, 50.0)
     console_records.add(state, beat(10, 10, 1, started_ms=2))
     assert state.scorers.last["m.a"].rate == 0.0
 
@@ -57,8 +57,8 @@ def test_the_last_swap_of_each_partition_counts() -> None:
     for record in (console_records.swap(0, "1.0.0"), console_records.swap(1, "1.0.0"), console_records.swap(0, "2.0.0", 40, 2)):
         assert records.decode(msgspec.json.encode(record), VersionChange) == record
         fold.add(record)
-    assert {place: r.version for place, r in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
-    assert [r.cut_over_offset for r in fold.recent] == [40, 0, 0]
+    assert {partition: record.version for partition, record in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
+    assert [record.cut_over_offset for record in fold.recent] == [40, 0, 0]
 
 
 def test_dead_letters_count_until_they_were_replayed() -> None:

@@ -31,9 +31,9 @@ def test_answers_and_labels_are_joined_in_any_order() -> None:
     assert version.auc == pytest.approx(metrics.roc_auc_score(true, scores), abs=1e-12)
     fold.add_label(Label("e0", None))
     assert fold.assessed(console_records.NOW + REFRESH_SECONDS / 2) is assessment
-    again = fold.assessed(console_records.NOW + REFRESH_SECONDS)
-    assert again
-    assert (again.labelled, again.withdrawn) == (199, 1)
+    refreshed = fold.assessed(console_records.NOW + REFRESH_SECONDS)
+    assert refreshed
+    assert (refreshed.labelled, refreshed.withdrawn) == (199, 1)
 
 
 def test_sample_is_bounded_and_still_joins() -> None:

@@ -13,7 +13,7 @@ from tests.unit.scorer.console import console_records
 from tests.unit.scorer.console.console_records import NOW
 
 
-def shown(state: ConsoleState, now: float = NOW) -> rollout_plan_view.RolloutPanel:
+def show_panel(state: ConsoleState, now: float = NOW) -> rollout_plan_view.RolloutPanel:
     view = rollout_plan_view.panel(state, now)
     assert view is not None
     return view
@@ -23,9 +23,9 @@ def test_rollout_shows_its_step_bake_time_and_waits() -> None:
     state = ConsoleState()
     assert rollout_plan_view.panel(state, NOW) is None
     console_records.rollout(state, rollouts.started(NOW))
-    assert [stage.place for stage in shown(state).stages] == ["next"] * 4
+    assert [stage.place for stage in show_panel(state).stages] == ["next"] * 4
     console_records.in_canary(state)
-    view = shown(state)
+    view = show_panel(state)
     assert [(stage.name, stage.place) for stage in view.stages] == [
         ("shadow 20 %", "done"),
         ("canary 5 %", "now"),
@@ -41,28 +41,28 @@ def test_rollout_shows_its_step_bake_time_and_waits() -> None:
 def test_controller_without_reports_is_silent() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
-    assert not shown(state, NOW + 13).controller_silent
-    assert shown(state, NOW + 15).controller_silent
+    assert not show_panel(state, NOW + 13).controller_silent
+    assert show_panel(state, NOW + 15).controller_silent
     console_records.rollout(state, rollouts.entry(NOW, 5, EntryKind.ENDED, 1, outcome=Outcome.OVERTAKEN))
-    assert not shown(state, NOW + 3_600).controller_silent
+    assert not show_panel(state, NOW + 3_600).controller_silent
 
 
 def test_step_waits_for_an_approval_until_it_is_given() -> None:
     state = ConsoleState()
     console_records.in_canary(state, for_person=True)
-    assert shown(state).for_person
+    assert show_panel(state).for_person
     console_records.rollout(state, OperatorCommand(Verb.PAUSE, "bob", "", 1, 1))
-    assert shown(state).paused
+    assert show_panel(state).paused
     console_records.rollout(state, OperatorCommand(Verb.APPROVE, "bob", "", 1, 1))
-    assert not shown(state).for_person
+    assert not show_panel(state).for_person
     console_records.rollout(state, OperatorCommand(Verb.ABORT, "bob", "no", 1, 1))
-    assert shown(state).aborted == "bob"
+    assert show_panel(state).aborted == "bob"
 
 
 def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
-    back = rollouts.entry(
+    rollback_entry = rollouts.entry(
         NOW,
         5,
         EntryKind.INTENDED,
@@ -71,10 +71,10 @@ def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
         verdict="roll back",
         judgement=rollouts.judgement(0.02, 0.01, 0.03),
     )
-    console_records.rollout(state, back, rollouts.entry(NOW, 6, EntryKind.MOVED, 1, revision=4))
-    assert shown(state).analysis is None  # this step has no analysis yet
+    console_records.rollout(state, rollback_entry, rollouts.entry(NOW, 6, EntryKind.MOVED, 1, revision=4))
+    assert show_panel(state).analysis is None  # this step has no analysis yet
     console_records.rollout(state, rollouts.entry(NOW, 7, EntryKind.ENDED, 1, outcome=Outcome.ROLLED_BACK))
-    view = shown(state)
+    view = show_panel(state)
     assert (view.outcome, view.stages[1].place, view.stages[2].place) == ("rolled back", "ended", "next")
     assert view.analysis is not None
     assert view.analysis.bars[0].label == "beyond its margin"
@@ -92,20 +92,20 @@ def test_every_step_of_a_completed_rollout_is_done() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
     console_records.rollout(state, rollouts.entry(NOW, 5, EntryKind.ENDED, 1, outcome=Outcome.COMPLETED))
-    assert {stage.place for stage in shown(state).stages} == {"done"}
+    assert {stage.place for stage in show_panel(state).stages} == {"done"}
 
 
 def test_share_counts_events_of_the_current_revision() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
-    share = shown(state).share
+    share = show_panel(state).share
     assert share is not None
     assert (share.keys, share.measured) == (0.05, None)
     for number in range(100):
         arm, failed = ("canary", "breaker") if number < 4 else ("champion", None)
         state.arms.add(console_records.score(0.5, arm=arm, revision=3, fallback=failed if number < 3 else None))
         state.arms.add(console_records.score(0.5, arm="canary", revision=2))
-    assert shown(state).share == rollout_plan_view.CanarySample(0.05, 100, 0.04, 3)
+    assert show_panel(state).share == rollout_plan_view.CanarySample(0.05, 100, 0.04, 3)
 
 
 def test_pairs_are_of_a_running_rollout() -> None:
@@ -114,8 +114,8 @@ def test_pairs_are_of_a_running_rollout() -> None:
     view = rollout_plan_view.pairs(state)
     assert view is not None
     assert view[1].pairs == 4_000
-    console_records.in_canary(other := ConsoleState(), judgement=None)
-    assert rollout_plan_view.pairs(other) is None
+    console_records.in_canary(state_without_analysis := ConsoleState(), judgement=None)
+    assert rollout_plan_view.pairs(state_without_analysis) is None
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_decisions_of_both_versions_are_a_matrix() -> None:
     undecided = rollouts.judgement() | {"decisions": [{"champion": None, "candidate": None, "events": 5}]}
     assert (scored := analysis_view(undecided)) is not None
     assert scored.matrix is None
-    many = [{"champion": str(n), "candidate": str(n), "events": 1} for n in range(50)]
-    assert (wide := analysis_view(rollouts.judgement() | {"decisions": many})) is not None
+    decisions = [{"champion": str(n), "candidate": str(n), "events": 1} for n in range(50)]
+    assert (wide := analysis_view(rollouts.judgement() | {"decisions": decisions})) is not None
     assert wide.matrix is not None
     assert (len(wide.matrix.names), wide.matrix.rest) == (8, 42)
 
@@ -165,11 +165,11 @@ def test_invalid_analysis_document_has_no_view(wrong: dict[str, Any]) -> None:
 def test_invalid_rollout_records_change_nothing() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
-    before = shown(state)
+    before = show_panel(state)
     console_records.rollout(
         state, rollouts.entry(NOW, 5, EntryKind.MOVED, 99, revision=7), rollouts.entry(NOW, 5, EntryKind.MOVED, -7, revision=7)
     )
     deep = b'{"controller": "x", "at_ms": 1, "step": 1, "judgement": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
     state.rollouts.apply(b"r/state", deep)
     state.rollouts.apply(b"r/state", b"\xff")
-    assert shown(state) == before
+    assert show_panel(state) == before

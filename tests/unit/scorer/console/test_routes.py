@@ -30,8 +30,8 @@ SCRIPT = "<script>alert(1)</script>"
 COVERAGES = {"champion": 0.81, "challenger": 0.79}
 
 
-def noting() -> Any:
-    """A replacement of ActionRunner that records its calls."""
+def recording_actions() -> Any:
+    """Return a replacement of ActionRunner that records its calls."""
     return create_autospec(ActionRunner, instance=True)
 
 
@@ -39,9 +39,11 @@ def client(
     state: ConsoleState, actions: Any = None, user_header: str | None = None, now: float = console_records.NOW
 ) -> TestClient:
     settings, hosts = minimal(name="m"), ["127.0.0.1", "console.example.com"]
-    lines = CommandLines(settings, "scorer.yaml")
-    who = "ann@host (console)"
-    console = Console(settings, state, lines, actions, hosts, who, user_header, stopping=lambda: True, clock=lambda: now)
+    command_lines = CommandLines(settings, "scorer.yaml")
+    operator = "ann@host (console)"
+    console = Console(
+        settings, state, command_lines, actions, hosts, operator, user_header, stopping=lambda: True, clock=lambda: now
+    )
     return TestClient(console.app(), base_url="http://127.0.0.1", follow_redirects=False)
 
 
@@ -91,7 +93,7 @@ def busy() -> ConsoleState:
     state.flow.tick(state.scorers, console_records.NOW)
     state.record_action(Action(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.record_error("kafka", SCRIPT, "hint", 0.0)
-    state.record_error("registry", "gone", "hint", 0.0)
+    state.record_error("registry", "unreachable", "hint", 0.0)
     return state
 
 
@@ -104,7 +106,7 @@ def test_every_page_renders_without_data(path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_untrusted_text_is_escaped(path: str) -> None:
-    answer = client(busy(), noting()).get(path)
+    answer = client(busy(), recording_actions()).get(path)
     assert answer.status_code == 200
     assert SCRIPT not in answer.text
     assert "&lt;script&gt;alert" in answer.text
@@ -116,7 +118,7 @@ def test_untrusted_text_is_escaped(path: str) -> None:
 
 
 def test_untrusted_text_of_a_training_run_is_escaped() -> None:
-    page = client(busy(), noting()).get(f"/training?run={trained.version(1)}")
+    page = client(busy(), recording_actions()).get(f"/training?run={trained.version(1)}")
     assert page.status_code == 200
     assert SCRIPT not in page.text
     assert page.text.count("&lt;script&gt;alert") > 20
@@ -126,10 +128,10 @@ def test_untrusted_text_of_a_training_run_is_escaped() -> None:
 
 def test_pages_link_only_to_served_paths() -> None:
     browser = client(ConsoleState())
-    named = re.findall(r'(?:src|href)="([^"#]+)"', browser.get("/").text)
-    wanted = {"/static/console.css", "/static/uPlot.iife.min.js", "/static/console.js"}
-    assert {name.partition("?")[0] for name in named} >= wanted
-    for name in named:
+    links = re.findall(r'(?:src|href)="([^"#]+)"', browser.get("/").text)
+    assets = {"/static/console.css", "/static/uPlot.iife.min.js", "/static/console.js"}
+    assert {name.partition("?")[0] for name in links} >= assets
+    for name in links:
         assert name.startswith("/")
         assert browser.get(name).status_code == 200
     assert browser.get("/static/uPlot.LICENSE").text.startswith("The MIT License")
@@ -156,34 +158,34 @@ def test_read_only_console_rejects_actions() -> None:
 
 
 def test_form_of_another_site_is_rejected() -> None:
-    noted = noting()
-    browser = client(busy(), noted)
-    given = {"channel": "prod", "reason": "r", "revision": "1"}
-    assert browser.post("/actions/rollback", data=given).status_code == 403
-    stolen = token(client(busy(), noting()))
+    recorded_actions = recording_actions()
+    browser = client(busy(), recorded_actions)
+    form = {"channel": "prod", "reason": "r", "revision": "1"}
+    assert browser.post("/actions/rollback", data=form).status_code == 403
+    foreign_token = token(client(busy(), recording_actions()))
     token(browser)
-    assert browser.post("/actions/rollback", data={**given, "token": stolen}).status_code == 403
+    assert browser.post("/actions/rollback", data={**form, "token": foreign_token}).status_code == 403
     assert browser.get("/actions/rollback").status_code == 405
-    assert noted.mock_calls == []
+    assert recorded_actions.mock_calls == []
 
 
 def test_forms_become_actions() -> None:
-    noted = noting()
-    browser = client(busy(), noted, user_header="X-Forwarded-User")
-    given = {"token": token(browser), "channel": "prod", "reason": " it's  better ", "revision": "2"}
-    who = "ann@host (console)"
-    assert browser.post("/actions/promote", data={**given, "version": "2.0.0"}).status_code == 303
-    assert browser.post("/actions/rollback", data=given).status_code == 303
-    back, as_bob = {**given, "to_revision": "1"}, {"X-Forwarded-User": "bob"}
-    assert browser.post("/actions/rollback", data=back, headers=as_bob).status_code == 303
-    assert browser.post("/actions/replay", data={**given, "reason": "", "mode": "replay"}).status_code == 303
-    assert browser.post("/actions/replay", data={**given, "reason": "malformed", "mode": "dry-run"}).status_code == 303
-    assert noted.mock_calls == [
-        call.promote(who, "prod", "2.0.0", "it's better", 2),
-        call.rollback(who, "prod", None, "it's better", 2),
+    recorded_actions = recording_actions()
+    browser = client(busy(), recorded_actions, user_header="X-Forwarded-User")
+    form = {"token": token(browser), "channel": "prod", "reason": " it's  better ", "revision": "2"}
+    operator = "ann@host (console)"
+    assert browser.post("/actions/promote", data={**form, "version": "2.0.0"}).status_code == 303
+    assert browser.post("/actions/rollback", data=form).status_code == 303
+    rollback_form, as_bob = {**form, "to_revision": "1"}, {"X-Forwarded-User": "bob"}
+    assert browser.post("/actions/rollback", data=rollback_form, headers=as_bob).status_code == 303
+    assert browser.post("/actions/replay", data={**form, "reason": "", "mode": "replay"}).status_code == 303
+    assert browser.post("/actions/replay", data={**form, "reason": "malformed", "mode": "dry-run"}).status_code == 303
+    assert recorded_actions.mock_calls == [
+        call.promote(operator, "prod", "2.0.0", "it's better", 2),
+        call.rollback(operator, "prod", None, "it's better", 2),
         call.rollback("bob", "prod", 1, "it's better", 2),
-        call.replay(who, [], dry_run=False),
-        call.replay(who, ["malformed"], dry_run=True),
+        call.replay(operator, [], dry_run=False),
+        call.replay(operator, ["malformed"], dry_run=True),
     ]
 
 
@@ -217,24 +219,24 @@ def test_rollout_page_reports_a_silent_controller() -> None:
 
 
 def test_request_is_rejected_if_the_step_has_changed() -> None:
-    state, noted = ConsoleState(), noting()
-    browser = client(state, noted)
-    given = {"token": token(browser), "rollout": "r", "step": "1", "verb": "approve", "reason": " seen "}
-    assert "no rollout is running" in browser.post("/actions/ask", data=given).text
+    state, recorded_actions = ConsoleState(), recording_actions()
+    browser = client(state, recorded_actions)
+    form = {"token": token(browser), "rollout": "r", "step": "1", "verb": "approve", "reason": " seen "}
+    assert "no rollout is running" in browser.post("/actions/ask", data=form).text
     console_records.in_canary(state, for_person=True)
     page = browser.get("/").text
     assert 'name="rollout" value="r"' in page
     assert 'name="step" value="1"' in page
-    assert browser.post("/actions/ask", data={**given, "step": "0"}).status_code == 409
-    assert browser.post("/actions/ask", data={**given, "rollout": "q"}).status_code == 409
-    assert browser.post("/actions/ask", data={**given, "verb": "promote"}).status_code == 400
-    assert browser.post("/actions/ask", data={**given, "reason": ""}).status_code == 400
-    assert browser.post("/actions/ask", data={**given, "token": "0" * 64}).status_code == 403
-    assert noted.mock_calls == []
-    assert browser.post("/actions/ask", data=given).status_code == 303
+    assert browser.post("/actions/ask", data={**form, "step": "0"}).status_code == 409
+    assert browser.post("/actions/ask", data={**form, "rollout": "q"}).status_code == 409
+    assert browser.post("/actions/ask", data={**form, "verb": "promote"}).status_code == 400
+    assert browser.post("/actions/ask", data={**form, "reason": ""}).status_code == 400
+    assert browser.post("/actions/ask", data={**form, "token": "0" * 64}).status_code == 403
+    assert recorded_actions.mock_calls == []
+    assert browser.post("/actions/ask", data=form).status_code == 303
     console_records.rollout(state, rollouts.entry(console_records.NOW, 5, EntryKind.MOVED, 2, revision=4))
-    (who, rollout, verb, reason), _ = noted.ask.call_args
-    assert (who, rollout.id, rollout.step, verb, reason) == ("ann@host (console)", "r", 1, Verb.APPROVE, "seen")
+    (operator, rollout, verb, reason), _ = recorded_actions.ask.call_args
+    assert (operator, rollout.id, rollout.step, verb, reason) == ("ann@host (console)", "r", 1, Verb.APPROVE, "seen")
 
 
 def test_training_page_shows_verdicts_and_reasons() -> None:
@@ -285,7 +287,7 @@ def test_unreadable_attestations_are_reported_unless_the_registry_is_unavailable
         "attestations cannot be read</strong> since 1970-01-01 00:00:00Z: no answer (try)"
         in client(state).get("/training").text
     )
-    state.record_error("registry", "gone", "hint", 0.0)
+    state.record_error("registry", "unreachable", "hint", 0.0)
     page = client(state).get("/training").text
     assert "attestations cannot be read" not in page
     assert "The registry is unavailable" in page
@@ -293,8 +295,10 @@ def test_unreadable_attestations_are_reported_unless_the_registry_is_unavailable
 
 
 def test_many_runs_are_paged() -> None:
-    every = tuple(VersionAttestations(trained.version(number), console_records.digest("1")) for number in range(120))
-    page = client(ConsoleState(training=AttestationLibrary(every, 7, read=True))).get("/training?page=3&show=not+judged").text
+    versions = tuple(VersionAttestations(trained.version(number), console_records.digest("1")) for number in range(120))
+    page = (
+        client(ConsoleState(training=AttestationLibrary(versions, 7, read=True))).get("/training?page=3&show=not+judged").text
+    )
     assert page.count('class="because"') == 20
     assert "page 3 of 3" in page
     assert "7 older versions or runs were not read" in page
@@ -313,17 +317,17 @@ def test_many_runs_are_paged() -> None:
     ],
 )
 def test_invalid_action_is_rejected_with_a_message(path: str, wrong: dict[str, str], message: str) -> None:
-    noted = noting()
-    browser = client(busy(), noted)
-    given = {"token": token(browser), "channel": "prod", "version": "2.0.0", "reason": "r", "revision": "2"}
-    answer = browser.post(f"/actions/{path}", data={**given, **wrong})
+    recorded_actions = recording_actions()
+    browser = client(busy(), recorded_actions)
+    form = {"token": token(browser), "channel": "prod", "version": "2.0.0", "reason": "r", "revision": "2"}
+    answer = browser.post(f"/actions/{path}", data={**form, **wrong})
     assert answer.status_code == 400
     assert message in answer.text
-    assert noted.mock_calls == []
+    assert recorded_actions.mock_calls == []
 
 
 def test_endless_body_is_rejected() -> None:
-    browser = client(busy(), noting())
+    browser = client(busy(), recording_actions())
     assert browser.post("/actions/replay", content=b"x" * (BODY_BYTES + 1)).status_code == 413
     assert browser.get("/nowhere").status_code == 404
 
@@ -363,8 +367,8 @@ def text_of(page: str) -> str:
 def test_the_tables_of_running_scorers_are_on_the_page_flow() -> None:
     state = ConsoleState()
     assert "Tables" not in client(state).get("/flow").text
-    held = TablePartitionStatus(SCRIPT, 3, 12_345, 1_000, 20, 20, 0.0, restored=True)
-    console_records.add(state, console_records.status("m.a", tables=[held]))
+    table_partition = TablePartitionStatus(SCRIPT, 3, 12_345, 1_000, 20, 20, 0.0, restored=True)
+    console_records.add(state, console_records.status("m.a", tables=[table_partition]))
     page = client(state).get("/flow").text
     assert "12,345" in page
     assert "ready" in page

@@ -16,7 +16,7 @@ from tests.unit.scorer.console.console_records import NOW
 from tests.unit.scorer.minimal import minimal
 
 
-def rolled(*statuses: ScorerStatus) -> tuple[channel_view.ChannelView, tuple[str, str]]:
+def view_and_headline(*statuses: ScorerStatus) -> tuple[channel_view.ChannelView, tuple[str, str]]:
     """Return the view and headline of a move to 2.0.0 (revision 2) with these scorers."""
     state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
@@ -28,15 +28,15 @@ def rolled(*statuses: ScorerStatus) -> tuple[channel_view.ChannelView, tuple[str
 
 
 def test_move_is_flipped_when_every_scorer_serves_it_and_refused_when_one_refuses() -> None:
-    done, behind = console_records.status("m.a", "2.0.0", 2), console_records.status("m.b", "1.0.0", 1)
-    view, headline = rolled(done, console_records.status("m.b", "2.0.0", 2))
+    current, behind = console_records.status("m.a", "2.0.0", 2), console_records.status("m.b", "1.0.0", 1)
+    view, headline = view_and_headline(current, console_records.status("m.b", "2.0.0", 2))
     assert view.counts["flipped"] == 2
     assert headline == ("flipped", "every scorer serves it: 2 scorers, 2 partitions")
-    view, headline = rolled(done, behind)
+    view, headline = view_and_headline(current, behind)
     assert headline == ("waiting", "1 of 2 scorers serve it")
     assert [(s.version, s.scorers, s.share) for s in view.served] == [("2.0.0", 1, 0.5), ("1.0.0", 1, 0.5)]
     refusing = console_records.status("m.b", "1.0.0", 1, refused={"2.0.0": "golden example 1"}, aspired_revision=2)
-    view, headline = rolled(done, refusing)
+    view, headline = view_and_headline(current, refusing)
     assert view.refusals == [("m.b", "golden example 1")]
     assert headline == ("refused", "1 of 2 scorers refused it and continue with their previous version")
 
@@ -54,8 +54,8 @@ def test_partition_without_owner_keeps_a_move_waiting() -> None:
 
 def test_headline_without_channel_or_scorers() -> None:
     assert channel_view.headline(channel_view.channel_view(ConsoleState(), "prod", {}, NOW))[0] == "idle"
-    assert rolled()[1] == ("waiting", "no live scorer follows this channel")
-    assert rolled(console_records.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
+    assert view_and_headline()[1] == ("waiting", "no live scorer follows this channel")
+    assert view_and_headline(console_records.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
 
 
 def test_thousands_of_scorers_are_one_page() -> None:

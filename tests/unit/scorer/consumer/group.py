@@ -36,7 +36,7 @@ def end(offset: int, partition: int = 0) -> Message:
 class Group:
     """A consumer over a scripted client and scripted topics.
 
-    `committed` are the group's offsets with their marks. `waiting` are the messages that the client returns next; a callable
+    `committed` are the group's offsets with their metadata. `waiting` are the messages that the client returns next; a callable
     among them is called in its turn. `reads` is the offset from which each partition is read.
     """
 
@@ -80,7 +80,7 @@ class Group:
         self._paused: set[int] = set()
         consumer.memberid.return_value = MEMBER
         consumer.poll.side_effect = lambda _: next(iter(self._messages(1)), None)
-        consumer.consume.side_effect = lambda most, _: self._messages(most)
+        consumer.consume.side_effect = lambda max_messages, _: self._messages(max_messages)
         consumer.committed.side_effect = self._committed
         consumer.incremental_assign.side_effect = lambda ps: self.reads.update({(p.topic, p.partition): p.offset for p in ps})
         consumer.seek.side_effect = self._seek
@@ -95,9 +95,9 @@ class Group:
             }
         )
 
-    def _messages(self, most: int) -> list[Message]:
+    def _messages(self, max_messages: int) -> list[Message]:
         messages: list[Message] = []
-        while self.waiting and len(messages) < most:
+        while self.waiting and len(messages) < max_messages:
             if callable(self.waiting[0]):
                 self.waiting.popleft()()  # type: ignore[operator]
             else:

@@ -1,4 +1,4 @@
-"""Whose open transactions a successor ends before it reads: those of owners that the group does not count any more."""
+"""The open transactions that a successor ends before it reads: those of owners that are no longer members of the group."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -29,36 +29,36 @@ class Cluster:
     """A scripted cluster.
 
     `owners` are the owners of the partitions, by number; the member id of an owner is `id of <owner>`. `living` has the client
-    id of each member by member id. `fenced` has the prefixes of the ids that were taken over, one list per call.
+    id of each member by member id. `fenced` has the prefixes of the fenced ids, one list per call.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.owners = [A, B, C, ""]
         self.living = {member(A): A, member(B): B}
-        self.away: set[str] = set()
-        self.asked: list[int] = []
+        self.unavailable: set[str] = set()
+        self.requested: list[int] = []
         self.fenced: list[list[str]] = []
         admin = create_autospec(AdminClient, instance=True)
-        admin.list_topics.side_effect = lambda name, **_: self._told("topics", name)
+        admin.list_topics.side_effect = lambda name, **_: self._respond("topics", name)
         monkeypatch.setattr(fence_dead_owners, "GroupReader", lambda *_, **__: self)
-        monkeypatch.setattr(fence_dead_owners, "client_ids_by_member", lambda *_: self._told("members"))
+        monkeypatch.setattr(fence_dead_owners, "client_ids_by_member", lambda *_: self._respond("members"))
         monkeypatch.setattr(fence_dead_owners, "fence", lambda _, prefixes, __: self.fenced.append(list(prefixes)))
         monkeypatch.setattr(clients, "admin", lambda *_: admin)
 
     def committed(self, places: Any, _: float, *, allow_partial: bool) -> list[TopicPartition]:
-        assert allow_partial, "one partition that cannot be told must not hide the others"
-        self.asked = [number for _, number in places]
-        self._told("offsets")
-        marks = {n: OffsetMetadata(self.owners[n], member=member(self.owners[n])) for n in self.asked}
+        assert allow_partial, "one partition without offsets must not hide the others"
+        self.requested = [number for _, number in places]
+        self._respond("offsets")
+        marks = {n: OffsetMetadata(self.owners[n], member=member(self.owners[n])) for n in self.requested}
         return [TopicPartition(TOPIC, n, 5, mark.encode()) for n, mark in marks.items()]
 
     def close(self) -> None: ...
 
-    def _told(self, what: str, name: str = "") -> Any:
-        if what in self.away:
+    def _respond(self, request: str, name: str = "") -> Any:
+        if request in self.unavailable:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         partitions = dict.fromkeys(range(len(PARTITIONS)))
-        return self.living if what == "members" else SimpleNamespace(topics={name: SimpleNamespace(partitions=partitions)})
+        return self.living if request == "members" else SimpleNamespace(topics={name: SimpleNamespace(partitions=partitions)})
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def dead(*owners: str) -> DeadOwners:
     return DeadOwners(frozenset(owners), frozenset(map(member, owners)))
 
 
-def test_what_dead_owners_left_open_is_ended_and_the_living_and_ourselves_are_left_alone(cluster: Cluster) -> None:
+def test_only_open_transactions_of_dead_owners_are_ended(cluster: Cluster) -> None:
     assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == dead(C)
     cluster.living = {}
     assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS[:3], {C}) == dead(B, C)
@@ -88,22 +88,22 @@ def test_an_owner_that_has_joined_again_is_not_fenced_and_its_earlier_member_id_
     assert cluster.fenced == [[]]
 
 
-def test_nobody_is_fenced_where_all_have_left_in_good_order(cluster: Cluster) -> None:
+def test_no_owner_is_fenced_if_all_have_shut_down_cleanly(cluster: Cluster) -> None:
     cluster.owners = [A, "", "", ""]
-    cluster.away = {"members"}
-    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners(), "the members are not asked for"
+    cluster.unavailable = {"members"}
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners(), "the members are not requested"
     assert cluster.fenced == [[]]
 
 
-@pytest.mark.parametrize("what", ["offsets", "members"])
-def test_where_the_last_owners_are_not_known_nobody_is_fenced(cluster: Cluster, what: str) -> None:
-    cluster.away = {what}
+@pytest.mark.parametrize("failing_request", ["offsets", "members"])
+def test_no_owner_is_fenced_if_the_last_owners_are_unknown(cluster: Cluster, failing_request: str) -> None:
+    cluster.unavailable = {failing_request}
     assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners()
     assert cluster.fenced == []
 
 
-def waited(between: Callable[[], object] = lambda: None) -> list[str]:
-    """Wait through three checks of the context, with an action in between. Returns the owner's own checks."""
+def wait_through_checks(between: Callable[[], object] = lambda: None) -> list[str]:
+    """Wait through three checks of the context, with an action in between. Return the checks of the owner."""
     calls: list[str] = []
 
     def wait(context: Context) -> None:
@@ -115,22 +115,22 @@ def waited(between: Callable[[], object] = lambda: None) -> list[str]:
     return calls
 
 
-def test_each_of_the_dead_is_fenced_once_while_the_transactions_of_others_are_waited_for(
+def test_each_dead_owner_is_fenced_once_during_the_wait_for_foreign_transactions(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fence_dead_owners, "CHECK_SECONDS", 0.0)
-    calls = waited(lambda: cluster.living.pop(member(B), None))
+    calls = wait_through_checks(lambda: cluster.living.pop(member(B), None))
     assert calls == ["waiting"] * 3
-    assert cluster.asked == [0, 1, 2, 3], "all partitions of the input"
+    assert cluster.requested == [0, 1, 2, 3], "all partitions of the input"
     assert cluster.fenced == [prefix(C), prefix(B), []]
 
 
-def test_the_looks_are_a_while_apart_and_go_on_where_no_broker_tells_the_partitions(
+def test_checks_are_spaced_and_continue_while_no_broker_returns_the_partitions(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fence_dead_owners, "CHECK_SECONDS", 3_600.0)
-    assert waited() == ["waiting"] * 3
+    assert wait_through_checks() == ["waiting"] * 3
     assert cluster.fenced == [prefix(C)]
-    cluster.away = {"topics"}
-    assert waited() == ["waiting"] * 3
-    assert (cluster.asked, cluster.fenced[1:]) == ([], [[]])
+    cluster.unavailable = {"topics"}
+    assert wait_through_checks() == ["waiting"] * 3
+    assert (cluster.requested, cluster.fenced[1:]) == ([], [[]])

@@ -1,4 +1,4 @@
-"""What is asked again while no broker tells the committed offsets, and what is not."""
+"""The requests for committed offsets and log ends that are repeated while brokers are unavailable."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from publisher.kafka.error_codes import ANSWERED_LATER
 from publisher.runtime.context import Context
 from scorer.consumer import group_offsets
 
-HERE = TopicPartition("flights", 0, 7)
+POSITION = TopicPartition("flights", 0, 7)
 
 
 def failing(code: int) -> KafkaException:
@@ -24,27 +24,27 @@ def metadata(partitions: dict[int, SimpleNamespace]) -> SimpleNamespace:
     return SimpleNamespace(topics={"flights": SimpleNamespace(error=None, partitions=partitions)})
 
 
-class Told:
-    """A consumer that answers so, one after the other, and how often its owner was called while it waited."""
+class ScriptedConsumer:
+    """A consumer that returns these responses in turn. `checks` counts the checks of its context."""
 
-    def __init__(self, *answers: Any) -> None:
-        self.waits = 0
+    def __init__(self, *responses: Any) -> None:
+        self.checks = 0
         self.consumer = create_autospec(Consumer, instance=True)
-        self.asking = create_autospec(AdminClient, instance=True)
-        self.asking.list_topics.side_effect = KafkaException(KafkaError(KafkaError._TRANSPORT))
-        self.consumer.committed.side_effect = list(answers)
-        self.consumer.offsets_for_times.side_effect = list(answers)
+        self.admin = create_autospec(AdminClient, instance=True)
+        self.admin.list_topics.side_effect = KafkaException(KafkaError(KafkaError._TRANSPORT))
+        self.consumer.committed.side_effect = list(responses)
+        self.consumer.offsets_for_times.side_effect = list(responses)
 
     @property
     def context(self) -> Context:
-        """A context that counts its checks."""
+        """Return a context that counts its checks."""
         return Context(beat=self._count)
 
     def _count(self) -> None:
-        self.waits += 1
+        self.checks += 1
 
     def committed(self, context: Context | None = None) -> list[TopicPartition]:
-        return group_offsets.committed(self.consumer, [HERE], context or self.context)
+        return group_offsets.committed(self.consumer, [POSITION], context or self.context)
 
 
 @pytest.fixture(autouse=True)
@@ -53,50 +53,54 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ANSWERED_LATER))
-def test_brokers_that_are_away_are_asked_again(code: int) -> None:
-    told = Told(failing(code), failing(code), [HERE])
-    assert told.committed() == [HERE]
-    assert told.waits == 2
+def test_requests_are_repeated_while_brokers_are_unavailable(code: int) -> None:
+    scripted = ScriptedConsumer(failing(code), failing(code), [POSITION])
+    assert scripted.committed() == [POSITION]
+    assert scripted.checks == 2
 
 
-def test_the_edges_are_asked_again_too() -> None:
-    told = Told(failing(KafkaError._TIMED_OUT), [HERE])
-    assert group_offsets.edges(told.consumer, told.asking, [("flights", 0)], OFFSET_END, told.context) == {("flights", 0): 7}
-    assert group_offsets.edges(told.consumer, told.asking, [], OFFSET_END, told.context) == {}
-    assert told.waits == 1
+def test_requests_for_log_ends_are_repeated_too() -> None:
+    scripted = ScriptedConsumer(failing(KafkaError._TIMED_OUT), [POSITION])
+    assert group_offsets.edges(scripted.consumer, scripted.admin, [("flights", 0)], OFFSET_END, scripted.context) == {
+        ("flights", 0): 7
+    }
+    assert group_offsets.edges(scripted.consumer, scripted.admin, [], OFFSET_END, scripted.context) == {}
+    assert scripted.checks == 1
 
 
-def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
-    told = Told([HERE])
+def test_log_ends_of_partitions_without_a_leader_are_omitted() -> None:
+    scripted = ScriptedConsumer([POSITION])
     partitions = {0: SimpleNamespace(leader=2), 1: SimpleNamespace(leader=-1)}
-    told.asking.list_topics.side_effect = None
-    told.asking.list_topics.return_value = SimpleNamespace(
+    scripted.admin.list_topics.side_effect = None
+    scripted.admin.list_topics.return_value = SimpleNamespace(
         topics={"flights": SimpleNamespace(error=None, partitions=partitions)}
     )
-    found = group_offsets.edges(told.consumer, told.asking, [("flights", 0), ("flights", 1)], OFFSET_END, told.context)
-    assert found == {("flights", 0): 7}
-    ((asked,), _) = told.consumer.offsets_for_times.call_args
-    assert not told.consumer.list_topics.called, "within a rebalance callback that would end the process"
-    assert [p.partition for p in asked] == [0]
+    edges = group_offsets.edges(
+        scripted.consumer, scripted.admin, [("flights", 0), ("flights", 1)], OFFSET_END, scripted.context
+    )
+    assert edges == {("flights", 0): 7}
+    ((requested,), _) = scripted.consumer.offsets_for_times.call_args
+    assert not scripted.consumer.list_topics.called, "list_topics within a rebalance callback ends the process"
+    assert [p.partition for p in requested] == [0]
 
 
-def test_a_stop_ends_the_waiting_and_after_a_while_it_is_for_another_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_ends_the_wait_and_a_long_outage_ends_the_membership(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopping() -> None:
-        raise Aborted("asked to stop")
+        raise Aborted("a stop was requested")
 
-    told = Told(failing(KafkaError._TRANSPORT), [HERE])
-    with pytest.raises(Aborted, match="asked to stop"):
-        told.committed(Context(raise_if_cancelled=stopping))
+    scripted = ScriptedConsumer(failing(KafkaError._TRANSPORT), [POSITION])
+    with pytest.raises(Aborted, match="a stop was requested"):
+        scripted.committed(Context(raise_if_cancelled=stopping))
     monkeypatch.setattr(group_offsets, "RETRY_SECONDS", -1.0)
     with pytest.raises(MemberLost, match="the group's offsets cannot be read"):
-        Told(failing(KafkaError._TIMED_OUT), [HERE]).committed()
+        ScriptedConsumer(failing(KafkaError._TIMED_OUT), [POSITION]).committed()
 
 
 @pytest.mark.parametrize(
     ("code", "error"), [(KafkaError.UNKNOWN_MEMBER_ID, Evicted), (KafkaError.GROUP_AUTHORIZATION_FAILED, Fatal)]
 )
-def test_a_refusal_is_not_asked_again(code: int, error: type[Exception]) -> None:
-    told = Told(failing(code), [HERE])
+def test_a_refused_request_is_not_repeated(code: int, error: type[Exception]) -> None:
+    scripted = ScriptedConsumer(failing(code), [POSITION])
     with pytest.raises(error):
-        told.committed()
-    assert told.waits == 0
+        scripted.committed()
+    assert scripted.checks == 0

@@ -14,7 +14,7 @@ PARTITION = ("flights", 0)
 
 
 class Answering:
-    """A process that gives these answers."""
+    """A sandbox process that returns these answers."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = deque(answers)
@@ -32,7 +32,7 @@ def suspects(*answers: Answer) -> SandboxedInputPartitions:
     return SandboxedInputPartitions(Sandboxed(lambda _: child), "scoring.a")
 
 
-def beginning(partition: int, owner: str, member: str = "") -> StartPosition:
+def start_position(partition: int, owner: str, member: str = "") -> StartPosition:
     mark = OffsetMetadata(owner, member=member)
     return StartPosition("position", TopicPartition("flights", partition, 10 + partition), mark)
 
@@ -42,48 +42,48 @@ def rows(*offsets: int) -> Records:
 
 
 def test_partitions_of_dead_owners_are_suspects() -> None:
-    begun = [beginning(0, "scoring.dead"), beginning(1, "scoring.b"), beginning(2, "")]
-    assert suspects().suspects_among(begun, DeadOwners(frozenset({"scoring.dead"})), "m") == {("flights", 0): 10}
+    start_positions = [start_position(0, "scoring.dead"), start_position(1, "scoring.b"), start_position(2, "")]
+    assert suspects().suspects_among(start_positions, DeadOwners(frozenset({"scoring.dead"})), "m") == {("flights", 0): 10}
 
 
 def test_a_partition_of_a_scorer_that_died_and_has_joined_again_is_a_suspect() -> None:
-    begun = [beginning(0, "scoring.b", "before"), beginning(1, "scoring.b", "now")]
-    assert suspects().suspects_among(begun, DeadOwners(members=frozenset({"before"})), "m") == {("flights", 0): 10}
+    start_positions = [start_position(0, "scoring.b", "before"), start_position(1, "scoring.b", "now")]
+    assert suspects().suspects_among(start_positions, DeadOwners(members=frozenset({"before"})), "m") == {("flights", 0): 10}
 
 
-def test_those_of_an_earlier_process_of_this_name_are_suspects_until_they_are_claimed() -> None:
-    found = suspects()
-    before = [beginning(0, "scoring.a", "before")]
-    assert found.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
-    assert found.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
-    assert found.suspects_among([beginning(0, "scoring.a", "now")], DeadOwners(), "now") == {}
-    assert found.suspects_among([beginning(0, "scoring.a", "now")], DeadOwners(), "joined again") == {}
+def test_partitions_of_an_earlier_process_of_this_name_are_suspects_until_they_are_claimed() -> None:
+    sandboxed = suspects()
+    before = [start_position(0, "scoring.a", "before")]
+    assert sandboxed.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
+    assert sandboxed.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
+    assert sandboxed.suspects_among([start_position(0, "scoring.a", "now")], DeadOwners(), "now") == {}
+    assert sandboxed.suspects_among([start_position(0, "scoring.a", "now")], DeadOwners(), "joined again") == {}
 
 
 def test_records_come_as_batches_within_the_limit() -> None:
-    found = suspects(rows(10, 11, 12))
-    found.add(PARTITION, 10)
-    batches = [found.take(lambda _: 2, lambda _: True, 0.0) for _ in range(2)]
+    sandboxed = suspects(rows(10, 11, 12))
+    sandboxed.add(PARTITION, 10)
+    batches = [sandboxed.take(lambda _: 2, lambda _: True, 0.0) for _ in range(2)]
     assert [batch.offsets if batch else None for batch in batches] == [[10, 11], [12]]
 
 
 def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
-    found = suspects(Unreadable(40, "gzip", 300, 31, "too large"))
-    found.add(PARTITION, 10)
-    batch = found.take(lambda _: 2, lambda _: True, 0.0)
+    sandboxed = suspects(Unreadable(40, "gzip", 300, 31, "too large"))
+    sandboxed.add(PARTITION, 10)
+    batch = sandboxed.take(lambda _: 2, lambda _: True, 0.0)
     assert batch is not None
     assert batch.reached == {PARTITION: 41}
     assert batch.unreadable[0].first == 10
     assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0].reason
 
 
-def test_records_that_wait_are_forgotten_with_their_partition() -> None:
-    found = suspects(rows(10, 11))
-    found.add(PARTITION, 10)
-    assert found.take(lambda _: 1, lambda _: True, 0.0) is not None
-    found.forget([PARTITION])
-    assert not found
-    assert found.take(lambda _: 1, lambda _: True, 0.0) is None
+def test_waiting_records_are_dropped_with_their_partition() -> None:
+    sandboxed = suspects(rows(10, 11))
+    sandboxed.add(PARTITION, 10)
+    assert sandboxed.take(lambda _: 1, lambda _: True, 0.0) is not None
+    sandboxed.forget([PARTITION])
+    assert not sandboxed
+    assert sandboxed.take(lambda _: 1, lambda _: True, 0.0) is None
 
 
 def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_passed_it() -> None:
@@ -95,8 +95,8 @@ def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_pas
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 7}, set())
 
 
-def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
-    """Else each rebalance gives the batch to a process that dies of it."""
+def test_a_suspect_partition_of_another_process_stays_a_suspect() -> None:
+    """Otherwise each rebalance assigns the batch to another process, which the batch kills."""
     group = Group(suspects=suspects(rows(5, 6), Ended(7)))
     group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.b", suspect=True)
     group.assign(0)
@@ -112,7 +112,7 @@ def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
     assert not OffsetMetadata.decode(position.metadata).suspect
 
 
-def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_resumed() -> None:
+def test_a_batch_that_the_client_cannot_decompress_is_skipped_and_the_partition_resumed() -> None:
     group = Group(suspects=suspects(Unreadable(9, "zstd", 300, 3, "too large"), Ended(10)))
     group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.b")
     group.assign(0)
@@ -124,7 +124,7 @@ def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_r
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 10}, set())
 
 
-def test_a_rewind_has_the_sandbox_read_from_the_committed_offset_again() -> None:
+def test_after_a_rewind_the_sandbox_reads_from_the_committed_offset() -> None:
     group = Group(suspects=suspects(rows(5, 6), rows(5, 6)))
     group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.a")
     group.assign(0)

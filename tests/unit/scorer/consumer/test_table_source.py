@@ -1,4 +1,4 @@
-"""The decision whether the client that asks for the ends of tables is replaced."""
+"""The decision to replace the client that requests the ends of tables."""
 
 from itertools import pairwise
 

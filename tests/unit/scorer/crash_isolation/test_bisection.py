@@ -1,4 +1,4 @@
-"""A bisection finds exactly the events that kill their process, and ends; the in-flight journal outlives a crash."""
+"""A bisection finds exactly the events that kill their process, and ends. The in-flight journal outlives a crash."""
 
 import os
 import signal
@@ -34,21 +34,21 @@ def bisect(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], 
     failing: set[int] = set()
     at = deaths = calls = 0
     while not bisection.is_over({PLACE: at}, 0.0):
-        taken = batch(at, min(bisection.limit, events - at))
+        next_batch = batch(at, min(bisection.limit, events - at))
         calls += 1
-        if deadly & set(taken.offsets) or calls in by_hand:
+        if deadly & set(next_batch.offsets) or calls in by_hand:
             deaths += 1
-            if not bisection.died(taken, 0.0):
+            if not bisection.died(next_batch, 0.0):
                 continue
-            failing |= set(taken.offsets)
-        bisection.record_scored(taken)
-        at += len(taken)
+            failing |= set(next_batch.offsets)
+        bisection.record_scored(next_batch)
+        at += len(next_batch)
     return failing, deaths
 
 
 @given(st.integers(1, 6_000), st.sets(st.integers(0, 5_999), max_size=12), st.sets(st.integers(1, 200), max_size=40))
 def test_exactly_the_deadly_events_are_marked_as_failing(events: int, deadly: set[int], by_hand: set[int]) -> None:
-    """Other kills have no effect unless two follow each other."""
+    """Other kills have no effect unless two of them are consecutive."""
     by_hand = {call for call in by_hand if call - 1 not in by_hand}
     deadly = {offset for offset in deadly if offset < events}
     failing, deaths = bisect(events, deadly, by_hand)
@@ -56,7 +56,7 @@ def test_exactly_the_deadly_events_are_marked_as_failing(events: int, deadly: se
     assert by_hand or deaths <= 30 * len(deadly)
 
 
-def test_a_bisection_ends_when_another_scorer_has_answered_or_no_process_has_died_for_long() -> None:
+def test_a_bisection_ends_after_answers_of_another_scorer_or_a_time_without_deaths() -> None:
     bisection = Bisection({PLACE: 10, ("flights", 1): 5}, LARGEST, 0.0)
     assert not bisection.is_over({PLACE: 10, ("flights", 1): 4}, 1.0)
     assert bisection.suspects == {("flights", 1): 5}
@@ -64,14 +64,14 @@ def test_a_bisection_ends_when_another_scorer_has_answered_or_no_process_has_die
     assert bisection.is_over({("flights", 1): 5}, 2.0)
 
 
-def whole_numbers(path: Path) -> None:
+def save_integer_cast(path: Path) -> None:
     io = models.tensor("x", TensorProto.INT64, "N", 1), models.tensor("y", TensorProto.FLOAT, "N", 1)
     models.save([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], [io[0]], [io[1]], path)
 
 
 def test_a_version_that_the_input_format_cannot_feed_is_refused(tmp_path: Path) -> None:
     inputs = [{"tensor": "x", "dtype": "int64", "fields": ["a"]}]
-    folder = models.package(tmp_path / "m", whole_numbers, {"inputs": inputs, "output": {"tensor": "y"}})
+    folder = models.package(tmp_path / "m", save_integer_cast, {"inputs": inputs, "output": {"tensor": "y"}})
     sandbox = SandboxProcess(settings_of("float32", id="header:ce_id"), Context())
     try:
         with pytest.raises(ModelRefused, match="supports floats only"):

@@ -7,17 +7,17 @@ import pytest
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.load_journal import LETHAL, REMEMBERED, LoadJournal
 
-DEADLY, GOOD = "sha256:b@3", "sha256:a@2"
+DEADLY, HARMLESS = "sha256:b@3", "sha256:a@2"
 
 
-def begun(path: Path) -> LoadJournal:
+def start_process(path: Path) -> LoadJournal:
     """Start a process with the journal of its predecessor."""
     return LoadJournal(InFlightJournal(path))
 
 
-def died(path: Path, identity: str) -> None:
-    """Leave the journal of a process that died while it loaded this version."""
-    begun(path)
+def record_death(path: Path, identity: str) -> None:
+    """Write the journal of a process that died while it loaded this version."""
+    start_process(path)
     journal = InFlightJournal(path)
     journal.write_loads(identity, journal.loads()[1])
 
@@ -25,40 +25,40 @@ def died(path: Path, identity: str) -> None:
 def test_a_version_is_refused_after_two_deaths_in_its_load_and_loaded_under_another_revision(tmp_path: Path) -> None:
     path = tmp_path / "note"
     for deaths in range(1, LETHAL + 1):
-        died(path, DEADLY)
-        journal = begun(path)
+        record_death(path, DEADLY)
+        journal = start_process(path)
         assert journal.deaths(DEADLY) == deaths
         assert (journal.refusal(DEADLY) is not None) is (deaths == LETHAL)
-        with journal.loading(GOOD):
+        with journal.loading(HARMLESS):
             pass
-    assert f"{LETHAL} processes died while they loaded it" in (begun(path).refusal(DEADLY) or "")
-    assert begun(path).refusal("sha256:b@4") is None
+    assert f"{LETHAL} processes died while they loaded it" in (start_process(path).refusal(DEADLY) or "")
+    assert start_process(path).refusal("sha256:b@4") is None
 
 
-def test_a_load_that_succeeds_clears_the_deaths_and_one_that_is_refused_does_not(tmp_path: Path) -> None:
+def test_only_a_successful_load_clears_the_deaths(tmp_path: Path) -> None:
     path = tmp_path / "note"
-    died(path, DEADLY)
-    with pytest.raises(ValueError, match="refused"), begun(path).loading(DEADLY):
+    record_death(path, DEADLY)
+    with pytest.raises(ValueError, match="refused"), start_process(path).loading(DEADLY):
         raise ValueError("refused")
-    journal = begun(path)
+    journal = start_process(path)
     assert journal.deaths(DEADLY) == 1
     with journal.loading(DEADLY):
         assert journal.age_seconds() > 0.0
-    assert (begun(path).deaths(DEADLY), journal.age_seconds()) == (0, 0.0)
+    assert (start_process(path).deaths(DEADLY), journal.age_seconds()) == (0, 0.0)
 
 
-def test_a_process_that_is_asked_to_end_dies_of_no_version(tmp_path: Path) -> None:
+def test_the_end_of_a_stopped_process_counts_for_no_version(tmp_path: Path) -> None:
     path = tmp_path / "note"
-    died(path, DEADLY)
+    record_death(path, DEADLY)
     InFlightJournal(path).end_load()
-    assert begun(path).deaths(DEADLY) == 0
+    assert start_process(path).deaths(DEADLY) == 0
 
 
 def test_the_deaths_of_the_newest_versions_are_remembered_beside_the_events_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "note"
     InFlightJournal(path).write({("in", 0): 7}, DEADLY)
     for number in range(REMEMBERED + 2):
-        died(path, f"sha256:{number:064}@{number}")
-    journal = begun(path)
+        record_death(path, f"sha256:{number:064}@{number}")
+    journal = start_process(path)
     assert [journal.deaths(f"sha256:{number:064}@{number}") for number in range(REMEMBERED + 2)] == [0, 0] + [1] * REMEMBERED
     assert (InFlightJournal(path).read(), InFlightJournal(path).candidate()) == ({("in", 0): 7}, DEADLY)

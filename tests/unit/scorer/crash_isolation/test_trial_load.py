@@ -33,14 +33,14 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.note = InFlightJournal(folder / "note")
+        self.journal = InFlightJournal(folder / "note")
         self.outcomes: list[str] = []
 
     def settings(self, **model: Any) -> Settings:
         return minimal(model={"cache": self.folder / "cache", **model}, batching={"max_events": 8})
 
     def trials(self, **model: Any) -> TrialLoads:
-        return TrialLoads(self.settings(**model), self.note, 1, self.outcomes.append)
+        return TrialLoads(self.settings(**model), self.journal, 1, self.outcomes.append)
 
     def package(self, build: Callable[[Path], None] | None = None) -> Package:
         folder = self.folder / "package"
@@ -63,33 +63,33 @@ def test_a_version_with_joined_fields_is_tried_without_rows(site: Site) -> None:
     configured = minimal(
         model={"cache": site.folder / "cache"}, batching={"max_events": 8}, tables={"customers": {"topic": "c"}}
     )
-    TrialLoads(configured, site.note, 1, site.outcomes.append).attempt(joined, "", wanted)
+    TrialLoads(configured, site.journal, 1, site.outcomes.append).attempt(joined, "", always_wanted)
     with pytest.raises(
         ModelRefused, match=r"joined from the table customers, which the configuration lacks; add tables.customers"
     ):
-        TrialLoads(site.settings(), site.note, 1, site.outcomes.append, remember=False).attempt(joined, "", wanted)
+        TrialLoads(site.settings(), site.journal, 1, site.outcomes.append, remember=False).attempt(joined, "", always_wanted)
     assert site.outcomes == [ACCEPTED, REFUSED]
 
 
-def wanted() -> bool:
+def always_wanted() -> bool:
     return True
 
 
-def test_an_accepted_version_is_tried_once_in_an_environment_and_again_after_a_death_with_it(site: Site) -> None:
-    site.trials().attempt(site.package(), "v@1", wanted)
-    site.trials().attempt(site.package(), "v@2", wanted)
+def test_an_accepted_version_is_tried_again_in_another_environment_or_after_a_death(site: Site) -> None:
+    site.trials().attempt(site.package(), "v@1", always_wanted)
+    site.trials().attempt(site.package(), "v@2", always_wanted)
     assert site.outcomes == [ACCEPTED]
-    site.trials(deadline_ms=700).attempt(site.package(), "v@2", wanted)
+    site.trials(deadline_ms=700).attempt(site.package(), "v@2", always_wanted)
     assert site.outcomes == [ACCEPTED] * 2
-    site.note.write_loads("v@2", {})
-    site.trials(deadline_ms=700).attempt(site.package(), "v@2", wanted)
+    site.journal.write_loads("v@2", {})
+    site.trials(deadline_ms=700).attempt(site.package(), "v@2", always_wanted)
     assert site.outcomes == [ACCEPTED] * 3
 
 
 def test_a_version_that_kills_its_process_is_refused_with_the_signal_and_the_limits(site: Site) -> None:
     limited = site.trials(load_bytes=500 * MEBIBYTE, load_seconds=60)
     with pytest.raises(ModelRefused, match=r"was ended by SIGSEGV after .* 500 MiB of memory \(model.load_bytes\) and 60 s"):
-        limited.attempt(site.package(hostile_models.deep_tree), "v@1", wanted)
+        limited.attempt(site.package(hostile_models.deep_tree), "v@1", always_wanted)
     assert site.outcomes == [DIED]
 
 
@@ -99,7 +99,7 @@ def test_a_version_whose_scores_depend_on_the_batch_is_refused_with_the_differen
     batch_models.centred(folder / "model.onnx")
     batch_models.complete(folder, batch_models.FOUR, [batch_models.GOLDEN | {"score": 0.0}])
     with pytest.raises(ModelRefused, match=r"a score depends on its batch: .*the largest difference is .*\"batch\": false"):
-        site.trials().attempt(site.package(), "v@1", wanted)
+        site.trials().attempt(site.package(), "v@1", always_wanted)
     assert site.outcomes == [REFUSED]
 
 
@@ -107,40 +107,38 @@ def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_bat
     folder = site.folder / "package"
     folder.mkdir()
     alone_and_tolerant(folder)
-    site.trials().attempt(site.package(), "v@1", wanted)
+    site.trials().attempt(site.package(), "v@1", always_wanted)
     assert site.outcomes == [ACCEPTED]
 
 
 @pytest.mark.parametrize("build", [hostile_models.expanding, hostile_models.folded])
-def test_a_version_that_needs_more_memory_than_it_may_is_refused_with_the_limit(
-    site: Site, build: Callable[[Path], None]
-) -> None:
+def test_a_version_that_exceeds_the_memory_limit_is_refused_with_the_limit(site: Site, build: Callable[[Path], None]) -> None:
     with pytest.raises(ModelRefused, match=r"memory limit of 500 MiB \(model.load_bytes\): .*lloc"):
-        site.trials(load_bytes=500 * MEBIBYTE).attempt(site.package(build), "v@1", wanted)
+        site.trials(load_bytes=500 * MEBIBYTE).attempt(site.package(build), "v@1", always_wanted)
     assert site.outcomes == [REFUSED]
 
 
 def test_a_version_that_is_never_ready_is_refused_and_not_tried_again_until_it_is_promoted_again(site: Site) -> None:
-    for again in ("", "not loaded again"):
-        with pytest.raises(ModelRefused, match=rf"did not finish loading the version within 3 s.*{again}"):
-            site.trials(load_seconds=3).attempt(site.package(hostile_models.endless), "v@1", wanted)
+    for remark in ("", "not loaded again"):
+        with pytest.raises(ModelRefused, match=rf"did not finish loading the version within 3 s.*{remark}"):
+            site.trials(load_seconds=3).attempt(site.package(hostile_models.endless), "v@1", always_wanted)
         assert site.outcomes == [TOO_LONG]
     with pytest.raises(ModelRefused):
-        site.trials(load_seconds=3).attempt(site.package(), "v@2", wanted)
+        site.trials(load_seconds=3).attempt(site.package(), "v@2", always_wanted)
     assert site.outcomes == [TOO_LONG] * 2
 
 
 def test_a_trial_ends_as_soon_as_its_version_is_no_longer_wanted(site: Site) -> None:
-    asked = threading.Event()
+    was_checked = threading.Event()
 
-    def only_once() -> bool:
-        first = not asked.is_set()
-        asked.set()
-        return first
+    def is_wanted_once() -> bool:
+        is_first_check = not was_checked.is_set()
+        was_checked.set()
+        return is_first_check
 
     with pytest.raises(Superseded):
-        site.trials().attempt(site.package(hostile_models.endless), "v@1", only_once)
-    assert site.outcomes in ([], [SUPERSEDED]), "it may have been asked before the trial began"
+        site.trials().attempt(site.package(hostile_models.endless), "v@1", is_wanted_once)
+    assert site.outcomes in ([], [SUPERSEDED]), "the check may precede the start of the trial"
 
 
 @pytest.mark.parametrize(
@@ -170,23 +168,23 @@ def test_no_process_of_a_trial_runs_after_the_trial(
     assert set(psutil.Process().children()) <= before
 
 
-def test_another_process_that_tries_the_same_version_is_waited_for_and_its_outcome_is_taken(site: Site) -> None:
-    package, ours, theirs = site.package(), site.trials(), site.trials()
-    waits = threading.Event()
+def test_a_trial_waits_for_another_process_with_the_same_version_and_uses_its_outcome(site: Site) -> None:
+    package, first_trials, second_trials = site.package(), site.trials(), site.trials()
+    second_is_waiting = threading.Event()
 
-    def theirs_wanted() -> bool:
-        waits.set()
+    def second_is_wanted() -> bool:
+        second_is_waiting.set()
         return True
 
-    def ours_wanted() -> bool:
-        if not second.ident:
-            second.start()
-            assert waits.wait(STEP_SECONDS), "the second process waits"
+    def first_is_wanted() -> bool:
+        if not second_thread.ident:
+            second_thread.start()
+            assert second_is_waiting.wait(STEP_SECONDS), "the second process waits"
         return True
 
-    second = threading.Thread(target=theirs.attempt, args=(package, "v@1", theirs_wanted))
-    ours.attempt(package, "v@1", ours_wanted)
-    second.join()
+    second_thread = threading.Thread(target=second_trials.attempt, args=(package, "v@1", second_is_wanted))
+    first_trials.attempt(package, "v@1", first_is_wanted)
+    second_thread.join()
     assert site.outcomes == [ACCEPTED]
 
 
@@ -194,11 +192,11 @@ def test_a_cache_that_cannot_be_written_keeps_no_outcome(site: Site) -> None:
     (site.folder / "cache").mkdir()
     (site.folder / "cache" / "trials").write_text("no folder")
     for _ in range(2):
-        site.trials().attempt(site.package(), "v@1", wanted)
+        site.trials().attempt(site.package(), "v@1", always_wanted)
     assert site.outcomes == [ACCEPTED] * 2
 
 
-def test_a_worker_has_its_part_of_the_free_memory_and_never_less_than_the_least() -> None:
+def test_a_worker_has_its_share_of_the_free_memory_and_at_least_the_minimum() -> None:
     gibibyte = 1 << 30
     container = Memory(limit=10 * gibibyte, used=2 * gibibyte)
     assert share_of(container, 1) == container.free - gibibyte // 2 - trial_load.INTERPRETER_BYTES

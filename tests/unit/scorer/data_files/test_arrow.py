@@ -32,7 +32,7 @@ def test_values_without_a_common_type_are_rejected(values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "column", "fit"),
+    ("values", "column", "is_compatible"),
     [
         ([1.5], [2], True),
         ([None], [[1]], True),
@@ -43,8 +43,8 @@ def test_values_without_a_common_type_are_rejected(values: list[Any]) -> None:
         ([{"a": [1]}], [{"a": 2}], False),
     ],
 )
-def test_values_fit_into_a_column_only_without_loss(values: list[Any], column: list[Any], fit: bool) -> None:
-    assert fits(infer_type(values), infer_type(column)) is fit
+def test_values_fit_into_a_column_only_without_loss(values: list[Any], column: list[Any], is_compatible: bool) -> None:
+    assert fits(infer_type(values), infer_type(column)) is is_compatible
 
 
 def test_an_unknown_part_of_a_type_is_a_number() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of input formats share: two signatures, events for them, a decoder that could not be plainer, and damage."""
+"""Helpers of the tests of input formats: signatures, events for them, a plain decoder, and damaged events."""
 
 import json
 import math
@@ -21,8 +21,8 @@ WIDTH = 40
 
 
 def signature_of(*inputs: tuple[str, str, list[Any]]) -> Signature:
-    stated = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
-    return parse_signature(json.dumps({"inputs": stated, "output": {"tensor": "y"}}))
+    tensors = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
+    return parse_signature(json.dumps({"inputs": tensors, "output": {"tensor": "y"}}))
 
 
 B = {"name": "b", "default": "nan"}
@@ -53,15 +53,15 @@ PATHS = {
     "other": "note.other",
     "id": "meta.id",
 }
-"""Where the fields of MIXED are in nested events; those that are not here stay at the top."""
+"""The paths of the fields of MIXED in nested events. Other fields are at the top."""
 
 
 def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
     """Return the signature with the fields read from these paths."""
     document = json.loads(signature.to_json())
     for tensor in document["inputs"]:
-        stated = [{"name": entry} if isinstance(entry, str) else entry for entry in tensor["fields"]]
-        tensor["fields"] = [entry | ({"path": paths[entry["name"]]} if entry["name"] in paths else {}) for entry in stated]
+        entries = [{"name": entry} if isinstance(entry, str) else entry for entry in tensor["fields"]]
+        tensor["fields"] = [entry | ({"path": paths[entry["name"]]} if entry["name"] in paths else {}) for entry in entries]
     return parse_signature(json.dumps(document))
 
 
@@ -112,7 +112,7 @@ def plain(signature: Signature, event: Mapping[str, Any]) -> dict[str, list[Any]
 
 
 def assert_plain(decoded: Decoded, signature: Signature, events: Sequence[Mapping[str, Any] | None]) -> None:
-    """Each event that is there was decoded as the plain decoder does it, each that is None was rejected."""
+    """Assert that each event was decoded as by the plain decoder, and that each None was rejected."""
     assert decoded.rows == [at for at, event in enumerate(events) if event is not None]
     assert sorted(decoded.rejected) == [at for at, event in enumerate(events) if event is None]
     rows = [plain(signature, event) for event in events if event is not None]
@@ -125,22 +125,22 @@ def assert_plain(decoded: Decoded, signature: Signature, events: Sequence[Mappin
             np.testing.assert_array_equal(actual, np.array(expected, actual.dtype))
 
 
-def assert_same(first: Decoded, other: Decoded, count: int) -> None:
+def assert_same(first: Decoded, second: Decoded, count: int) -> None:
     """Assert that the first `count` events are decoded equally: values, ids, reasons, explanations."""
     decoded_count = sum(row < count for row in first.rows)
-    assert [row for row in first.rows if row < count] == [row for row in other.rows if row < count]
-    assert list(first.ids[:decoded_count]) == list(other.ids[:decoded_count])
-    assert first.tensors.keys() == other.tensors.keys()
+    assert [row for row in first.rows if row < count] == [row for row in second.rows if row < count]
+    assert list(first.ids[:decoded_count]) == list(second.ids[:decoded_count])
+    assert first.tensors.keys() == second.tensors.keys()
     for name, tensor in first.tensors.items():
-        assert tensor.dtype == other.tensors[name].dtype
-        np.testing.assert_array_equal(tensor[:decoded_count], other.tensors[name][:decoded_count])
-    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (first, other)]
+        assert tensor.dtype == second.tensors[name].dtype
+        np.testing.assert_array_equal(tensor[:decoded_count], second.tensors[name][:decoded_count])
+    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (first, second)]
     assert reasons[0] == reasons[1]
 
 
 @st.composite
 def damaged(draw: st.DrawFn, value: bytes) -> bytes:
-    """Draw the same bytes with one error, which may go unnoticed."""
+    """Draw the same bytes with one error, which may leave the event valid."""
     at = draw(st.integers(0, len(value)))
     match draw(st.sampled_from(["cut", "drop", "insert", "change", "twice"])):
         case "cut":
@@ -148,8 +148,8 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
         case "drop":
             return value[:at] + value[at + 1 :]
         case "insert":
-            more = draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"]))
-            return value[:at] + more + value[at:]
+            inserted = draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"]))
+            return value[:at] + inserted + value[at:]
         case "change":
             return value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
         case _:
@@ -157,14 +157,16 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
 
 
 def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Scanner:
-    """One for numbers of these names."""
-    return scanner_for([NumberField(name, none) for name, none in zip(names, absent or [None] * len(names), strict=True)], "id")
+    """Return a scanner for numbers of these names."""
+    return scanner_for(
+        [NumberField(name, default) for name, default in zip(names, absent or [None] * len(names), strict=True)], "id"
+    )
 
 
 def scanner_for(fields: Sequence[NumberField], id_name: str | None = None, *, bare: bool = False) -> Scanner:
-    actual = native_library().library
-    assert actual is not None
-    return Scanner(actual, fields, id_name, bare=bare)
+    library = native_library().library
+    assert library is not None
+    return Scanner(library, fields, id_name, bare=bare)
 
 
 def texts(values: Sequence[bytes | None]) -> ByteColumn:

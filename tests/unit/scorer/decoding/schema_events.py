@@ -1,4 +1,4 @@
-"""What the tests of Avro and Protobuf share: settings, schemas, and encoders that are not ours."""
+"""Helpers of the tests of Avro and Protobuf: settings, schemas, and encoders of other libraries."""
 
 import io
 import json
@@ -31,12 +31,12 @@ message Event {
 
 
 def avro_record(**fields: Any) -> dict[str, Any]:
-    """Of these fields and types; a name that ends in `_` is of one that may be null."""
-    stated = [
+    """Return a record schema of these fields and types. A field whose name ends in `_` may be null."""
+    definitions = [
         {"name": name[:-1], "type": ["null", type_], "default": None} if name.endswith("_") else {"name": name, "type": type_}
         for name, type_ in fields.items()
     ]
-    return {"type": "record", "name": "Event", "fields": stated}
+    return {"type": "record", "name": "Event", "fields": definitions}
 
 
 MORE = {"type": "record", "name": "More", "fields": [{"name": "a", "type": "double"}]}
@@ -94,11 +94,11 @@ message Event {
 """
 
 
-def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
+def configured(folder: Path, format_: str, text: str, **options: Any) -> Settings:
     path = folder / ("schema.avsc" if format_ == "avro" else "schema.proto")
     path = path.with_name(f"{abs(hash(text))}-{path.name}")  # a file is read once in a process
     path.write_text(text)
-    return settings_of(format_, schema_file=path, **more)
+    return settings_of(format_, schema_file=path, **options)
 
 
 def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Settings]:
@@ -106,8 +106,8 @@ def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Set
     if format_ == "avro":
         schema = MIXED_AVRO if mixed else AVRO
         return avro_encoder(schema), configured(folder, "avro", json.dumps(schema))
-    text, more = (MIXED_PROTO, {}) if mixed else (PROTO, {"at": 1_700_000_000_000, "opaque": b"\xff\0"})
-    return proto_encoder(text, **more), configured(folder, "protobuf", text, message="Event")
+    text, constants = (MIXED_PROTO, {}) if mixed else (PROTO, {"at": 1_700_000_000_000, "opaque": b"\xff\0"})
+    return proto_encoder(text, **constants), configured(folder, "protobuf", text, message="Event")
 
 
 def with_nested_schema(format_: str, folder: Path) -> tuple[Encode, Settings]:
@@ -119,17 +119,17 @@ def with_nested_schema(format_: str, folder: Path) -> tuple[Encode, Settings]:
 
 
 def _for_proto(value: Any) -> Any:
-    """Without null: absent fields, and empty elements."""
+    """Replace null by absent fields and empty elements."""
     if isinstance(value, dict):
         return {key: _for_proto(element) for key, element in value.items() if element is not None}
     return [{} if element is None else _for_proto(element) for element in value] if isinstance(value, list) else value
 
 
-def settings_of(format_: str, output: str = "json", **more: Any) -> Settings:
+def settings_of(format_: str, output: str = "json", **options: Any) -> Settings:
     """Return settings with this format, and with a schema registry if there is no file."""
-    registry = {} if "schema_file" in more or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}
-    stated = {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **more}
-    return minimal(name="test", input=stated, output={"topic": "o", "format": output}, **registry)
+    registry = {} if "schema_file" in options or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}
+    input_settings = {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **options}
+    return minimal(name="test", input=input_settings, output={"topic": "o", "format": output}, **registry)
 
 
 def avro_encoder(schema: Any) -> Encode:
@@ -154,7 +154,7 @@ def proto_class(text: str, name: str | None) -> Any:
     return message_factory.GetMessageClass(message)
 
 
-def proto_encoder(text: str, **more: Any) -> Encode:
-    """Messages `Event` without a header, with `more` in each."""
+def proto_encoder(text: str, **constants: Any) -> Encode:
+    """Return an encoder of `Event` messages without a header, with these constants in each message."""
     new = proto_class(text, "Event")
-    return lambda event: new(**{k: v for k, v in (more | dict(event)).items() if v is not None}).SerializeToString()
+    return lambda event: new(**{k: v for k, v in (constants | dict(event)).items() if v is not None}).SerializeToString()

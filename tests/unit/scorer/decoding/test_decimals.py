@@ -24,9 +24,9 @@ def unscaled(number: int) -> bytes:
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-30, 60))
-def test_a_decimal_is_the_nearest_number(whole: int, scale: int) -> None:
-    exact = Decimal(whole).scaleb(-scale) if scale < 0 else Decimal(f"{whole}e{-scale}")
-    converted = decimals.number(unscaled(whole), scale)
+def test_a_decimal_is_the_nearest_number(integer: int, scale: int) -> None:
+    exact = Decimal(integer).scaleb(-scale) if scale < 0 else Decimal(f"{integer}e{-scale}")
+    converted = decimals.number(unscaled(integer), scale)
     assert float(converted) == float(exact)
     assert isinstance(converted, int) == (exact == exact.to_integral_value())
 
@@ -72,8 +72,8 @@ VECTORS = [
 
 def vector_decoder(dtype: str, field: dict[str, Any]) -> JsonDecoder:
     shape = field.get("shape")
-    stated = {"tensor": "v", "dtype": dtype, "fields": [{key: element for key, element in field.items() if key != "shape"}]}
-    document = {"inputs": [stated | ({"shape": shape} if shape else {})], "output": {"tensor": "y"}}
+    tensor = {"tensor": "v", "dtype": dtype, "fields": [{key: element for key, element in field.items() if key != "shape"}]}
+    document = {"inputs": [tensor | ({"shape": shape} if shape else {})], "output": {"tensor": "y"}}
     return JsonDecoder(parse_signature(json.dumps(document)), None, 1_000)
 
 
@@ -110,7 +110,7 @@ def test_a_decimal_as_text_names_debeziums_setting(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["n/a", "", {"scale": 2, "value": "?"}, {"scale": True, "value": "AQ=="}, {"scale": 2}])
-def test_other_texts_and_objects_do_not(value: Any) -> None:
+def test_other_texts_and_objects_do_not_name_debeziums_setting(value: Any) -> None:
     decoded = JsonDecoder(SIGNATURE, "id", 1_000).decode([json.dumps({"a": value}).encode()])
     assert decoded.rejected[0].reason is Reason.WRONG_TYPE
     assert "Debezium" not in str(decoded.rejected[0])

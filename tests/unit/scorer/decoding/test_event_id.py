@@ -1,4 +1,4 @@
-"""The id of an event: what counts as absent."""
+"""The id of an event: absent ids, and the ids in their place."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from scorer.decoding.event_id import event_id, field_ids
 from scorer.decoding.headers import HeaderValues
 
 SOURCE = ("events", 2, 77)
-OWN = "eu/events/2/77"
+POSITION_ID = "eu/events/2/77"
 
 
 @pytest.mark.parametrize(
@@ -20,14 +20,14 @@ OWN = "eu/events/2/77"
         ([("ce_id", b" a ")], "f", " a "),
         ([("ce_id", b"a"), ("ce_id", b"")], "f", "f"),  # the last one counts
         ([], 0, "0"),
-        ([], "", OWN),
+        ([], "", POSITION_ID),
         ([], " ", " "),
         ([("ce_id", b""), ("x-origin", b"us/t/0/1")], "", "us/t/0/1"),
-        ([("ce_id", None), ("x-origin", b"")], None, OWN),
-        ([("x-origin", None)], None, OWN),
+        ([("ce_id", None), ("x-origin", b"")], None, POSITION_ID),
+        ([("x-origin", None)], None, POSITION_ID),
         ([("x-origin", b"us/t/0/1"), ("x-copied-to", b"events/2")], None, "us/t/0/1"),
-        ([("x-origin", b"us/t/0/1"), ("x-copied-to", b"events/1")], None, OWN),
-        ([("x-origin", b"us/t/0/1"), ("x-copied-to", None)], None, OWN),
+        ([("x-origin", b"us/t/0/1"), ("x-copied-to", b"events/1")], None, POSITION_ID),
+        ([("x-origin", b"us/t/0/1"), ("x-copied-to", None)], None, POSITION_ID),
     ],
 )
 def test_an_id_that_identifies_nothing_is_absent(headers: Headers, field: str | int | None, expected: str) -> None:
@@ -36,5 +36,5 @@ def test_an_id_that_identifies_nothing_is_absent(headers: Headers, field: str | 
 
 def test_ids_of_a_batch_are_those_of_the_field_if_each_event_has_one() -> None:
     assert field_ids(["a", 1, " b"]) == ["a", "1", " b"]
-    for other in (None, ""):
-        assert field_ids(["a", other]) is None
+    for absent in (None, ""):
+        assert field_ids(["a", absent]) is None

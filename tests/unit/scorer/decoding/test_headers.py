@@ -1,4 +1,4 @@
-"""The headers of an event: what counts as absent, and what is unreadable."""
+"""The headers of an event: absent and unreadable values."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_null_deadline_is_absent() -> None:
     assert HeaderValues.from_headers([("deadline", b"")]).bad_deadline == ""
 
 
-def test_an_unreadable_origin_does_not_matter_beside_an_id() -> None:
+def test_an_unreadable_origin_has_no_effect_beside_an_id() -> None:
     assert HeaderValues.from_headers([("ce_id", b"a"), ("x-origin", b"\xff")]).bad_id is None
 
 

@@ -1,4 +1,4 @@
-"""Ids by path: what is read, and what bad ones are told."""
+"""Ids by path: the ids that are read, and the errors of invalid ones."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def test_ids_by_path(path: str, event: dict[str, Any], id_: Any) -> None:
         ({"id": []}, "field 'input.id' (after.id): Expected `int | str | null`, got `array`"),
     ],
 )
-def test_what_is_no_id_is_named_with_its_path(after: Any, message: str) -> None:
+def test_an_invalid_id_is_named_with_its_path(after: Any, message: str) -> None:
     value = json.dumps({"after": after, "f": 1}).encode()
     assert JsonIdReader("after.id").read_id(value) is None
     poison = JsonDecoder(signature_of(("x", "float32", ["f"])), "after.id", 1_000).decode([value]).rejected[0]
@@ -65,7 +65,7 @@ def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
         ),
     ],
 )
-def test_an_id_that_is_no_path_is_refused_at_the_start(format_: str, path: str, message: str) -> None:
-    with pytest.raises(ValidationError) as caught:
+def test_an_id_with_an_invalid_path_is_refused_at_the_start(format_: str, path: str, message: str) -> None:
+    with pytest.raises(ValidationError) as raised:
         settings_of(format_, id=path)
-    assert message in caught.value.errors()[0]["msg"]
+    assert message in raised.value.errors()[0]["msg"]

@@ -1,4 +1,4 @@
-"""JSON and rows of float32: what is wrong is named, one bad event never fails its batch, and all paths say the same."""
+"""JSON and rows of float32: errors are named, an invalid event never fails its batch, and all code paths agree."""
 
 import json
 import math
@@ -33,7 +33,7 @@ from tests.unit.scorer.decoding.formats import (
 )
 from tests.unit.scorer.minimal import minimal
 
-GOOD = {"id": "1", "a": 1.0, "count": 2, "word": "w", "vector": [1, 2, 3.5]}
+VALID = {"id": "1", "a": 1.0, "count": 2, "word": "w", "vector": [1, 2, 3.5]}
 
 
 def decoder(max_bytes: int = 1_000) -> JsonDecoder:
@@ -41,7 +41,7 @@ def decoder(max_bytes: int = 1_000) -> JsonDecoder:
 
 
 def encode(**changes: Any) -> bytes:
-    return json.dumps({name: value for name, value in (GOOD | changes).items() if value is not ...}).encode()
+    return json.dumps({name: value for name, value in (VALID | changes).items() if value is not ...}).encode()
 
 
 def rows(decoded: Decoded) -> list[list[Any]]:
@@ -49,7 +49,7 @@ def rows(decoded: Decoded) -> list[list[Any]]:
     return [[column[row] for column in columns] for row in range(len(decoded.rows))]
 
 
-BAD: list[tuple[bytes | None, Reason]] = [
+INVALID: list[tuple[bytes | None, Reason]] = [
     (None, Reason.TOMBSTONE),
     (b"", Reason.MALFORMED),
     (b"{", Reason.MALFORMED),
@@ -78,8 +78,8 @@ BAD: list[tuple[bytes | None, Reason]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "reason"), BAD, ids=lambda v: v.value if isinstance(v, Reason) else None)
-def test_a_bad_event_is_named_and_its_neighbours_go_on(value: bytes | None, reason: Reason) -> None:
+@pytest.mark.parametrize(("value", "reason"), INVALID, ids=lambda v: v.value if isinstance(v, Reason) else None)
+def test_an_invalid_event_is_named_and_its_neighbours_are_decoded(value: bytes | None, reason: Reason) -> None:
     decoded = decoder(6_000).decode([encode(id="left"), value, encode(id="right")])
     assert decoded.rows == [0, 2]
     assert decoded.ids == ["left", "right"]
@@ -96,7 +96,7 @@ def test_a_bad_event_is_named_and_its_neighbours_go_on(value: bytes | None, reas
         (encode(vector=[1, 2, math.nan]), "field 'vector'[2] is nan; JSON has no NaN"),
     ],
 )
-def test_what_python_writes_and_json_does_not_have_is_explained(value: bytes, message: str) -> None:
+def test_nan_and_infinity_of_python_are_explained(value: bytes, message: str) -> None:
     decoded = decoder().decode([encode(), value])
     assert str(decoded.rejected[1]).startswith(message)
     assert '"default": "nan" in the signature if the model takes NaN' in str(decoded.rejected[1])
@@ -112,7 +112,7 @@ def test_a_number_beyond_all_floats_in_an_array_is_named_with_its_place() -> Non
     assert "got a number beyond the range of a float - at `$[1]`" in str(decoder().decode([value]).rejected[0])
 
 
-def test_nan_stands_for_missing_where_the_signature_knows_missing() -> None:
+def test_nan_is_a_missing_value_if_the_signature_allows_missing_values() -> None:
     decoded = decoder().decode([encode(b=math.nan)])
     assert decoded.rows == [0]
     assert math.isnan(decoded.tensors["x"][0, 1])
@@ -121,7 +121,7 @@ def test_nan_stands_for_missing_where_the_signature_knows_missing() -> None:
 FLAT = signature_of(("x", "float32", ["a", "b"]))
 
 
-BAD_ARRAYS: list[tuple[bytes | None, Reason]] = [
+INVALID_ARRAYS: list[tuple[bytes | None, Reason]] = [
     (None, Reason.TOMBSTONE),
     (b"[", Reason.MALFORMED),
     (b"1,2]", Reason.MALFORMED),
@@ -139,8 +139,8 @@ BAD_ARRAYS: list[tuple[bytes | None, Reason]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "reason"), BAD_ARRAYS, ids=lambda v: v.value if isinstance(v, Reason) else None)
-def test_a_bad_array_is_named_and_its_neighbours_go_on(value: bytes | None, reason: Reason) -> None:
+@pytest.mark.parametrize(("value", "reason"), INVALID_ARRAYS, ids=lambda v: v.value if isinstance(v, Reason) else None)
+def test_an_invalid_array_is_named_and_its_neighbours_are_decoded(value: bytes | None, reason: Reason) -> None:
     decoded = JsonArrayDecoder(FLAT, 100).decode([b"[1, 2]", value, b"[3, 4]"])
     assert decoded.tensors["x"].tolist() == [[1, 2], [3, 4]]
     assert {row: poison.reason for row, poison in decoded.rejected.items()} == {1: reason}
@@ -155,7 +155,7 @@ def test_a_batch_that_is_too_large_for_one_text_is_read_in_parts() -> None:
     assert list(decoder.decode(values).rejected) == [20_000]
 
 
-def test_two_events_that_would_be_good_only_together_are_both_bad() -> None:
+def test_two_events_that_are_valid_only_when_joined_are_both_invalid() -> None:
     for values in ([b"[1, 2],[3", b"4]"], [b"[1, 2],[3, 4]", b""]):
         assert JsonArrayDecoder(FLAT, 100).decode(values).rows == []
 
@@ -170,7 +170,7 @@ def test_two_events_that_would_be_good_only_together_are_both_bad() -> None:
         (b'{"id": 1.5, "features": [1, 2]}', Reason.WRONG_TYPE),
     ],
 )
-def test_an_envelope_needs_its_features_and_an_id_that_is_one(body: bytes, reason: Reason) -> None:
+def test_an_envelope_needs_features_and_a_valid_id(body: bytes, reason: Reason) -> None:
     decoded = JsonEnvelopeDecoder(FLAT, "id", 100).decode([b'{"id": 7, "ts": 5, "features": [1, 2]}', body])
     assert (decoded.rows, decoded.ids) == ([0], [7])
     assert decoded.rejected[1].reason is reason
@@ -178,8 +178,8 @@ def test_an_envelope_needs_its_features_and_an_id_that_is_one(body: bytes, reaso
 
 @settings(max_examples=150)
 @given(st.lists(vectors, min_size=1, max_size=3), st.data())
-def test_the_fast_path_and_the_fall_back_say_the_same(rows: list[list[float]], data: st.DataObject) -> None:
-    """A tombstone in the batch makes every event be looked at singly."""
+def test_the_fast_path_and_the_fallback_agree(rows: list[list[float]], data: st.DataObject) -> None:
+    """A tombstone in the batch makes the decoder read every event singly."""
     for decoder, documents in (
         (JsonArrayDecoder(ARRAY, 10_000), [json.dumps(row) for row in rows]),
         (JsonEnvelopeDecoder(ARRAY, "id", 10_000), [json.dumps({"id": "e", "features": row}) for row in rows]),
@@ -206,7 +206,7 @@ def test_the_fast_path_and_the_fall_back_say_the_same(rows: list[list[float]], d
         '\ufeff{"id": "e", "vector": %s}',
     ],
 )
-def test_what_is_seldom_in_json_is_read_alike_on_both_paths(text: str) -> None:
+def test_rare_json_is_read_equally_on_both_paths(text: str) -> None:
     numbers = json.dumps([1e-300, -0.0, 2**53 + 1, 2**64 - 1, 2**70, *[0.1] * 35])
     decoder = JsonDecoder(ARRAY, "id", 10_000)
     for array in (numbers, numbers.replace(str(2**70), "7"), numbers.replace("0.1]", "1e400]")):
@@ -214,8 +214,8 @@ def test_what_is_seldom_in_json_is_read_alike_on_both_paths(text: str) -> None:
         assert_same(decoder.decode([value]), decoder.decode([value, None]), 1)
 
 
-def row(*first: float) -> bytes:
-    return np.array([*first, *[0.5] * WIDTH], "<f4").tobytes()
+def row(*numbers: float) -> bytes:
+    return np.array([*numbers, *[0.5] * WIDTH], "<f4").tobytes()
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def row(*first: float) -> bytes:
         (row(1, 2, math.inf), Reason.NOT_FINITE),
     ],
 )
-def test_a_bad_row_is_named_and_its_neighbours_go_on(value: bytes | None, reason: Reason) -> None:
+def test_an_invalid_row_is_named_and_its_neighbours_are_decoded(value: bytes | None, reason: Reason) -> None:
     decoded = Float32Decoder(NUMBERS, 1_000).decode([row(1, math.nan, 3), value, row(4, 5, 6)])
     assert decoded.rows == [0, 2]
     assert decoded.rejected[1].reason is reason
@@ -248,10 +248,10 @@ def test_rows_may_lie_in_any_order_and_with_gaps(values: list[bytes | None]) -> 
 
 @given(
     numbers=st.lists(st.integers(1, 9), min_size=1, max_size=4),
-    others=st.lists(st.sampled_from([b"", b"x" * 9, None]), max_size=1),
+    invalid=st.lists(st.sampled_from([b"", b"x" * 9, None]), max_size=1),
 )
-def test_binary_values_may_lie_in_any_order_and_with_gaps(numbers: list[int], others: list[bytes | None]) -> None:
-    values = [np.full(WIDTH, number, "<f8").tobytes() for number in numbers] + others
+def test_binary_values_may_lie_in_any_order_and_with_gaps(numbers: list[int], invalid: list[bytes | None]) -> None:
+    values = [np.full(WIDTH, number, "<f8").tobytes() for number in numbers] + invalid
     opaque = create_decoder(minimal(input={"topics": ["in"], "format": "bytes"}), OPAQUE)
     for column in (texts(values), scattered(values)):
         assert_same(opaque.decode(column), opaque.decode(values), len(values))
@@ -263,7 +263,7 @@ def test_a_signature_that_is_not_of_floats_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", decode.CONTENTS)
-def test_every_way_is_measured_and_decodes_to_the_same(name: str, tmp_path: Path) -> None:
+def test_every_method_is_measured_and_decodes_to_the_same(name: str, tmp_path: Path) -> None:
     rows = decode.measured(name, tmp_path, 0.001)
     assert [row["way"] for row in rows if row["ours"]] == list(FORMATS)
     assert all(math.isfinite(row["us"]) and row["us"] > 0 for row in rows)
@@ -271,7 +271,7 @@ def test_every_way_is_measured_and_decodes_to_the_same(name: str, tmp_path: Path
 
 @pytest.mark.debian("cc")
 @pytest.mark.parametrize("content", scanner.CONTENTS)
-def test_both_ways_are_measured_at_every_size(content: str) -> None:
+def test_both_methods_are_measured_at_every_size(content: str) -> None:
     rows = list(scanner.measured(content, [9, 1], rounds=1, least=1e-6))
     assert [row["batch"] for row in rows] == [9, 1]
     assert all(row[way]["us"] >= 0 for row in rows for way in ("native", "msgspec"))

@@ -1,4 +1,4 @@
-"""Fields by path: what bad events are told, that nested events mean what flat ones mean, and ids."""
+"""Fields by path: the errors of invalid events, the equivalence of nested and flat events, and ids."""
 
 import json
 import math
@@ -31,7 +31,7 @@ SIGNATURE = signature_of(("x", "float32", [AMOUNT, PRICE]), ("n", "int8", [{"nam
 ITEMS: list[Any] = [None, {"price": 3}]
 
 
-def of(decoded: Decoded) -> list[float]:
+def values_of(decoded: Decoded) -> list[float]:
     """Return the tensors of the one valid event."""
     (x,), (n,) = decoded.tensors["x"].tolist(), decoded.tensors["n"].tolist()
     return [*x, *n]
@@ -51,7 +51,7 @@ def of(decoded: Decoded) -> list[float]:
 def test_a_missing_or_null_step_is_an_absent_field(event: Any, expected: list[float]) -> None:
     for min_events in (None, 0):
         decoder = JsonDecoder(SIGNATURE, None, 1_000, min_events=min_events)
-        assert of(decoder.decode([json.dumps(event).encode()])) == expected
+        assert values_of(decoder.decode([json.dumps(event).encode()])) == expected
 
 
 AFTER = "field 'amount' (after.amount)"
@@ -83,7 +83,7 @@ ITEM = "field 'price' (items[1].price)"
         ([], Reason.WRONG_TYPE, "the event is a JSON list, not an object"),
     ],
 )
-def test_what_is_bad_is_named_with_its_path(event: Any, reason: Reason, message: str) -> None:
+def test_an_invalid_field_is_named_with_its_path(event: Any, reason: Reason, message: str) -> None:
     valid_event = json.dumps({"after": {"amount": 1}}).encode()
     decoded = JsonDecoder(SIGNATURE, None, 1_000).decode([valid_event, json.dumps(event).encode(), valid_event])
     assert decoded.rows == [0, 2]
@@ -110,16 +110,16 @@ message Event {
 """
 
 
-def avro(folder: Path, signature: Signature, **more: Any) -> tuple[Decoder, Callable[..., bytes]]:
+def avro(folder: Path, signature: Signature, **options: Any) -> tuple[Decoder, Callable[..., bytes]]:
     encode = avro_encoder(AVRO)
     full = lambda after, items=(), more=None: encode({"after": after, "items": list(items), "more": more or {}})  # noqa: E731
-    return SchemaDecoder(signature, configured(folder, "avro", json.dumps(AVRO), **more)), full
+    return SchemaDecoder(signature, configured(folder, "avro", json.dumps(AVRO), **options)), full
 
 
 def test_avro_records_in_records(tmp_path: Path) -> None:
     decoder, encode = avro(tmp_path, SIGNATURE, id="header:ce_id")
-    assert of(decoder.decode([encode({"amount": 1, "n": 2}, ITEMS)])) == [1, 3, 2]
-    assert of(decoder.decode([encode({"amount": 1, "n": 2})])) == [1, 2.5, 2]
+    assert values_of(decoder.decode([encode({"amount": 1, "n": 2}, ITEMS)])) == [1, 3, 2]
+    assert values_of(decoder.decode([encode({"amount": 1, "n": 2})])) == [1, 2.5, 2]
     invalid_events = [encode(None), encode("x"), encode({"amount": 1, "n": 200}), encode({"amount": 1, "n": 1}, [None, 5.0])]
     assert [str(poison) for poison in decoder.decode(invalid_events).rejected.values()] == [
         f"required {AFTER} is missing or null",
@@ -133,8 +133,8 @@ def test_protobuf_messages_in_messages(tmp_path: Path) -> None:
     decoder = SchemaDecoder(SIGNATURE, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
     encode = proto_encoder(PROTO)
     price = {"price": 3}
-    assert of(decoder.decode([encode({"after": {"amount": 1, "n": 2}, "items": [{}, price, price]})])) == [1, 3, 2]
-    assert of(decoder.decode([encode({"after": {"amount": 1}, "items": [price]})])) == [1, 2.5, 0]
+    assert values_of(decoder.decode([encode({"after": {"amount": 1, "n": 2}, "items": [{}, price, price]})])) == [1, 3, 2]
+    assert values_of(decoder.decode([encode({"after": {"amount": 1}, "items": [price]})])) == [1, 2.5, 0]
     invalid_events = [encode({"items": [price]}), encode({"after": {"n": 1}})]
     assert [str(poison) for poison in decoder.decode(invalid_events).rejected.values()] == [
         f"required {AFTER} is missing or null",
@@ -152,7 +152,7 @@ def test_protobuf_messages_in_messages(tmp_path: Path) -> None:
         ("more[0]", "more is an object, not an array with an element 0"),
     ],
 )
-def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, message: str) -> None:
+def test_protobuf_steps_that_are_missing_in_the_schema(tmp_path: Path, path: str, message: str) -> None:
     signature = signature_of(("x", "float32", [{"name": "f", "path": path}]))
     decoder = SchemaDecoder(signature, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
     event = proto_encoder(PROTO)({"after": {"amount": 1}, "items": [{"price": 1}], "more": {"x": 1.0}})
@@ -160,15 +160,15 @@ def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, messa
     assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, f"field 'f' ({path}): {message}")
 
 
-def test_maps_have_names_too(tmp_path: Path) -> None:
+def test_keys_of_maps_are_names(tmp_path: Path) -> None:
     fields: list[Any] = [{"name": "a", "path": "more.a"}, {"name": "b", "path": "more.b", "default": "nan"}]
     signature = signature_of(("x", "float32", fields))
     decoder, encode = avro(tmp_path, signature, id="header:ce_id")
     np.testing.assert_array_equal(decoder.decode([encode(None, (), {"a": 1.0, "z": 2.0})]).tensors["x"], [[1, math.nan]])
-    by = signature_of(("x", "float32", [*fields, {"name": "c", "path": "by.5.price"}]))
-    other = SchemaDecoder(by, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
+    protobuf_signature = signature_of(("x", "float32", [*fields, {"name": "c", "path": "by.5.price"}]))
+    protobuf_decoder = SchemaDecoder(protobuf_signature, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
     event = proto_encoder(PROTO)({"more": {"a": 1.0, "z": 2.0}, "by": {5: {"price": 3}, 6: {"price": 4}}})
-    np.testing.assert_array_equal(other.decode([event]).tensors["x"], [[1, math.nan, 3]])
+    np.testing.assert_array_equal(protobuf_decoder.decode([event]).tensors["x"], [[1, math.nan, 3]])
 
 
 JSON = st.recursive(
@@ -189,15 +189,17 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(EVENTS, max_size=4))
-def test_any_event_is_read_as_its_paths_say(events: list[Any]) -> None:
-    """Whole batches as each event alone; the first step that cannot be gone is what a dead letter names."""
+def test_any_event_is_read_by_its_paths(events: list[Any]) -> None:
+    """A batch is read like its single events. A dead letter names the first invalid step."""
     values = [json.dumps(event).encode() for event in events]
-    decoded_all = JsonDecoder(SIGNATURE, "after.id", 10_000).decode(values)
+    decoded_batch = JsonDecoder(SIGNATURE, "after.id", 10_000).decode(values)
     for row, event in enumerate(events):
         alone = JsonDecoder(SIGNATURE, "after.id", 10_000).decode([values[row]])
-        assert (row in decoded_all.rejected) == (0 in alone.rejected)
+        assert (row in decoded_batch.rejected) == (0 in alone.rejected)
         try:
-            looked_up = [look_up(event, parse(path)) for path in ("after.amount", "items[1].price", "after.n", "after.id")]
+            values_at_paths = [
+                look_up(event, parse(path)) for path in ("after.amount", "items[1].price", "after.n", "after.id")
+            ]
         except WrongStep as error:
             explanation = str(error)
         else:
@@ -207,10 +209,12 @@ def test_any_event_is_read_as_its_paths_say(events: list[Any]) -> None:
             assert str(alone.rejected[0]).endswith(explanation) or "not an" not in str(alone.rejected[0])
             continue
         if alone.rows:
-            expected = [default if value is None else value for value, default in zip(looked_up, [None, 2.5, 7], strict=False)]
-            assert of(alone) == [*np.array(expected[:2], np.float32).tolist(), expected[2]]
-            assert alone.ids == [looked_up[3]]
-        elif looked_up[0] is None and "price" not in str(alone.rejected[0]):
+            expected = [
+                default if value is None else value for value, default in zip(values_at_paths, [None, 2.5, 7], strict=False)
+            ]
+            assert values_of(alone) == [*np.array(expected[:2], np.float32).tolist(), expected[2]]
+            assert alone.ids == [values_at_paths[3]]
+        elif values_at_paths[0] is None and "price" not in str(alone.rejected[0]):
             assert alone.rejected[0].reason is Reason.MISSING_FIELD
 
 
@@ -218,25 +222,25 @@ anything = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(
 
 
 @given(st.lists(mixed_events, max_size=4), st.data())
-def test_nested_events_mean_what_flat_ones_mean(events: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_nested_events_equal_flat_events(events: list[dict[str, Any]], data: st.DataObject) -> None:
     for event in events:
         if data.draw(st.booleans()):
             event[data.draw(st.sampled_from([*event, "other", "size"]))] = data.draw(anything)
-    flat = JsonDecoder(MIXED, "id", 10_000).decode([json.dumps(event).encode() for event in events])
-    other = JsonDecoder(NESTED, "meta.id", 10_000).decode([json.dumps(nested(event)).encode() for event in events])
-    assert {row: poison.reason for row, poison in flat.rejected.items()} == {
-        row: poison.reason for row, poison in other.rejected.items()
+    flat_batch = JsonDecoder(MIXED, "id", 10_000).decode([json.dumps(event).encode() for event in events])
+    nested_batch = JsonDecoder(NESTED, "meta.id", 10_000).decode([json.dumps(nested(event)).encode() for event in events])
+    assert {row: poison.reason for row, poison in flat_batch.rejected.items()} == {
+        row: poison.reason for row, poison in nested_batch.rejected.items()
     }
-    flat.rejected, other.rejected = {}, {}
-    assert_same(flat, other, len(events))
+    flat_batch.rejected, nested_batch.rejected = {}, {}
+    assert_same(flat_batch, nested_batch, len(events))
 
 
 def test_wide_arrays_below_the_top() -> None:
     signature = by_path(NUMBERS, {"vector": "after.vector", "a": "after.a"})
     vector = [float(number) for number in range(40)]
-    flat = JsonDecoder(NUMBERS, None, 10_000).decode([json.dumps({"a": 1, "vector": vector}).encode()])
-    other = JsonDecoder(signature, None, 10_000).decode([json.dumps({"after": {"a": 1, "vector": vector}}).encode()])
-    assert_same(flat, other, 1)
+    flat_batch = JsonDecoder(NUMBERS, None, 10_000).decode([json.dumps({"a": 1, "vector": vector}).encode()])
+    nested_batch = JsonDecoder(signature, None, 10_000).decode([json.dumps({"after": {"a": 1, "vector": vector}}).encode()])
+    assert_same(flat_batch, nested_batch, 1)
 
 
 def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
@@ -259,10 +263,10 @@ def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
         ("items.id", "the id is read at items.id, but items is an array for field 'price'"),
     ],
 )
-def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, message: str) -> None:
-    with pytest.raises(FormatMismatch) as caught:
+def test_an_id_that_conflicts_with_the_fields_is_refused(path: str, message: str) -> None:
+    with pytest.raises(FormatMismatch) as raised:
         RowSchema(SIGNATURE, path, 1_000)
-    assert message in str(caught.value)
+    assert message in str(raised.value)
 
 
 def test_formats_without_names_refuse_paths() -> None:
@@ -272,15 +276,15 @@ def test_formats_without_names_refuse_paths() -> None:
         lambda: JsonEnvelopeDecoder(signature, "id", 1_000),
         lambda: Float32Decoder(signature, 1_000),
     ]
-    for format_, make in zip(("json-array", "json-envelope", "float32"), factories, strict=True):
-        with pytest.raises(FormatMismatch) as caught:
-            make()
-        assert str(caught.value) == (
+    for format_, create in zip(("json-array", "json-envelope", "float32"), factories, strict=True):
+        with pytest.raises(FormatMismatch) as raised:
+            create()
+        assert str(raised.value) == (
             f"input.format {format_} has no field names, but field 'amount' has the path after.amount; "
             "use json, avro or protobuf"
         )
 
 
-def test_what_is_placed_is_decoded() -> None:
+def test_an_event_that_is_built_from_paths_is_decoded() -> None:
     event = build_event((field.steps, 1) for field in SIGNATURE.fields)
-    assert of(JsonDecoder(SIGNATURE, None, 1_000).decode([json.dumps(event).encode()])) == [1, 1, 1]
+    assert values_of(JsonDecoder(SIGNATURE, None, 1_000).decode([json.dumps(event).encode()])) == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""Avro and Protobuf: fixed layout and library say the same, and the same as a plain decoder."""
+"""Avro and Protobuf: the fixed layout and the library agree with each other and with a plain decoder."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from tests.unit.scorer.decoding.formats import (
 )
 from tests.unit.scorer.decoding.schema_events import Encode, with_schema
 
-whole = st.fixed_dictionaries(
+complete_mixed_events = st.fixed_dictionaries(
     {
         **dict.fromkeys("abc", floats),
         "count": st.integers(-(2**31), 2**31 - 1),
@@ -43,7 +43,7 @@ USUAL_MIXED = {**USUAL, "count": 1, "size": 2, "word": "w", "other": "o", "flag"
 
 @dataclass
 class Case:
-    """An encoder, a decoder with a fixed layout and the same without, events, and one in the usual shape."""
+    """An encoder, decoders with and without a fixed layout, events, and an event in the usual shape."""
 
     encode: Encode
     fast: SchemaDecoder
@@ -55,7 +55,7 @@ class Case:
 @pytest.fixture(scope="module", params=[(format_, mixed) for format_ in ("avro", "protobuf") for mixed in (False, True)])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     format_, mixed = request.param
-    signature, events, usual = (MIXED, whole, USUAL_MIXED) if mixed else (NUMBERS, number_events, USUAL_NUMBERS)
+    signature, events, usual = (MIXED, complete_mixed_events, USUAL_MIXED) if mixed else (NUMBERS, number_events, USUAL_NUMBERS)
     encode, configuration = with_schema(format_, tmp_path_factory.mktemp("schemas"), mixed=mixed)
     fast, slow = SchemaDecoder(signature, configuration), SchemaDecoder(signature, configuration)
     for reader in slow._readers.values():
@@ -66,7 +66,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @settings(max_examples=100)
 @given(data=st.data())
-def test_the_layout_and_the_library_say_the_same(case: Case, data: st.DataObject) -> None:
+def test_the_layout_and_the_library_agree(case: Case, data: st.DataObject) -> None:
     values = [case.encode(event) for event in data.draw(st.lists(case.events, min_size=1, max_size=3))]
     assert_same(case.fast.decode(values), case.slow.decode(values), len(values))
     values[-1] = data.draw(damaged(values[-1]))
@@ -85,7 +85,7 @@ def with_ids(case: Case, ids: list[str]) -> list[bytes]:
     return [case.encode({**case.usual, "id": id_}) for id_ in ids]
 
 
-def test_many_plain_ids_are_taken_together(case: Case) -> None:
+def test_many_plain_ids_are_read_as_a_column(case: Case) -> None:
     ids = [str(number) * (1 + number % 3) for number in range(MIN_EVENTS)]
     ids_read = case.fast.decode(with_ids(case, ids)).ids
     assert isinstance(ids_read, AsciiColumn)

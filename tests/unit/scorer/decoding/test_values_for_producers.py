@@ -1,4 +1,4 @@
-"""What producers and commands are told of fields from elsewhere and of bytes."""
+"""The schemas and examples for producers: fields from outside of the value, and bytes."""
 
 import json
 
@@ -21,19 +21,21 @@ MIXED = signature_of(
     ("t", "int64", [{"name": "at", "from": "time"}]),
     ("s", "string", [{"name": "note", "bytes": True, "required": False, "default": "-"}]),
 )
-TOLD = "Elsewhere in the record: store (float32) from header:store, late (float32) from key, at (int64) from time"
-WHOLE = signature_of(("image", "uint8", [IMAGE | {"from": "value"}]), ("s", "string", [{"name": "s", "from": "header:a.b"}]))
+OTHER_SOURCES = "Elsewhere in the record: store (float32) from header:store, late (float32) from key, at (int64) from time"
+OF_WHOLE_VALUE = signature_of(
+    ("image", "uint8", [IMAGE | {"from": "value"}]), ("s", "string", [{"name": "s", "from": "header:a.b"}])
+)
 
 
-def test_the_schemas_have_what_the_value_holds_and_say_what_stands_elsewhere() -> None:
+def test_schemas_have_the_fields_of_the_value_and_list_the_other_sources() -> None:
     result = json.loads(GENERATORS["json-schema"](MIXED, "m", "id"))
-    assert result["description"] == TOLD
+    assert result["description"] == OTHER_SOURCES
     assert result["required"] == ["image", "a"]
     assert result["properties"]["image"] == {"type": "string", "contentEncoding": "base64", "minLength": 8, "maxLength": 8}
     assert result["properties"]["note"] == {"type": ["string", "null"], "contentEncoding": "base64"}
     jsonschema.validate({"image": "AAECAw==", "a": 1}, result)
     record_schema = json.loads(GENERATORS["avro"](MIXED, "m", None))
-    assert record_schema["doc"] == TOLD
+    assert record_schema["doc"] == OTHER_SOURCES
     assert [(item["name"], item["type"]) for item in record_schema["fields"]] == [
         ("image", "bytes"),
         ("a", "float"),
@@ -41,7 +43,8 @@ def test_the_schemas_have_what_the_value_holds_and_say_what_stands_elsewhere() -
     ]
     text = GENERATORS["protobuf"](MIXED, "m", None)
     assert (
-        f"// {TOLD}\nmessage M {{\n  optional bytes image = 1;\n  optional float a = 2;\n  optional bytes note = 3;\n" in text
+        f"// {OTHER_SOURCES}\nmessage M {{\n  optional bytes image = 1;\n  optional float a = 2;\n  optional bytes note = 3;\n"
+        in text
     )
 
 
@@ -63,18 +66,18 @@ def test_events_of_the_schemas_are_read(format_: str, tmp_path_factory: pytest.T
 
 
 def test_an_example_becomes_the_record_that_is_read() -> None:
-    for signature, format_ in ((MIXED, "json"), (WHOLE, "bytes")):
-        written = create_example_record(signature, example_event(signature))
-        parts = ListedMetadata([written.key], [written.time], [written.headers])
+    for signature, format_ in ((MIXED, "json"), (OF_WHOLE_VALUE, "bytes")):
+        example = create_example_record(signature, example_event(signature))
+        parts = ListedMetadata([example.key], [example.time], [example.headers])
         result = decoder_factory.create_decoder(settings_of(format_, id="header:ce_id"), signature).decode(
-            [written.value], parts
+            [example.value], parts
         )
         assert (result.rows, result.rejected) == ([0], {})
     joined = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers", "default": 0}]))
     assert create_example_record(joined, {"a": 1, "customers.age": 41}).value == b'{"a":1}'
     assert (
-        create_example_record(WHOLE, {"image": "AAECAw==", "s": None}).value,
-        create_example_record(WHOLE, {"s": "é"}).headers,
+        create_example_record(OF_WHOLE_VALUE, {"image": "AAECAw==", "s": None}).value,
+        create_example_record(OF_WHOLE_VALUE, {"s": "é"}).headers,
     ) == (
         b"\0\1\2\3",
         [("a.b", "é".encode())],
@@ -83,11 +86,11 @@ def test_an_example_becomes_the_record_that_is_read() -> None:
 
 def test_another_place_or_kind_breaks_events() -> None:
     old = signature_of(("x", "float32", ["a", {"name": "b", "from": "key"}]))
-    same = signature_of(("x", "float32", ["a", {"name": "c", "from": "key"}]))
+    renamed = signature_of(("x", "float32", ["a", {"name": "c", "from": "key"}]))
     inside = signature_of(("x", "float32", ["a", "b"]))
     assert (
         find_incompatible_changes(old, old)
-        == find_incompatible_changes(old, same)
+        == find_incompatible_changes(old, renamed)
         == find_incompatible_changes(old, old, positional=True)
         == []
     )
@@ -105,5 +108,5 @@ def test_another_place_or_kind_breaks_events() -> None:
     assert [item.change for item in find_incompatible_changes(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
 
 
-def test_base64_is_read_as_it_is_written() -> None:
+def test_base64_is_read_back_exactly() -> None:
     assert binary_fields.from_base64(binary_fields.to_base64(bytes(range(256)))) == bytes(range(256))

@@ -6,7 +6,7 @@ from scorer.demo.run import PROMOTION
 from scorer.demo.summary import TopicSummary, VersionResult
 
 
-def shown(*versions: str) -> str:
+def print_summary(*versions: str) -> str:
     """Return the table of a run with these versions, each with a lower AUC than the previous one."""
     results = {version: VersionResult(10, 0.9 - at / 100) for at, version in enumerate(versions)}
     summary = TopicSummary(
@@ -28,8 +28,8 @@ def shown(*versions: str) -> str:
 
 
 def test_metrics_of_different_flights_are_not_compared() -> None:
-    assert "these AUCs do not compare them" in shown("1.0.0", "2.0.0")
-    assert "compare" not in shown("1.0.0")
+    assert "these AUCs do not compare them" in print_summary("1.0.0", "2.0.0")
+    assert "compare" not in print_summary("1.0.0")
 
 
 def test_promotion_reason_does_not_claim_a_better_metric() -> None:

@@ -3,7 +3,7 @@
 from scorer.emit.delivery_counts import Confirmations, DeliveryCounts
 
 
-def given(*lines: int, skipped: int = 0) -> Confirmations:
+def sent_lines(*lines: int, skipped: int = 0) -> Confirmations:
     confirmations = Confirmations(skipped)
     for line in lines:
         confirmations.add_sent(line)
@@ -11,7 +11,7 @@ def given(*lines: int, skipped: int = 0) -> Confirmations:
 
 
 def test_skip_is_the_last_line_if_all_events_are_confirmed() -> None:
-    counts = given(1, 2, 4)
+    counts = sent_lines(1, 2, 4)
     for line in (4, 1, 2):
         counts.confirm(line)
     assert counts.complete
@@ -23,7 +23,7 @@ def test_skip_is_the_last_line_if_all_events_are_confirmed() -> None:
 
 
 def test_another_run_continues_before_the_first_event_that_is_not_confirmed() -> None:
-    counts = given(11, 13, 14, 15, skipped=10)
+    counts = sent_lines(11, 13, 14, 15, skipped=10)
     for line in (11, 14, 15):
         counts.confirm(line)
     assert not counts.complete
@@ -36,7 +36,7 @@ def test_another_run_continues_before_the_first_event_that_is_not_confirmed() ->
 
 
 def test_a_rejected_event_is_neither_written_nor_uncertain_and_another_run_tries_it_again() -> None:
-    counts = given(1, 2, 3)
+    counts = sent_lines(1, 2, 3)
     counts.confirm(1)
     counts.fail(rejected=True)
     counts.fail(rejected=False)
@@ -45,7 +45,7 @@ def test_a_rejected_event_is_neither_written_nor_uncertain_and_another_run_tries
 
 
 def test_withdrawn_event_is_not_counted() -> None:
-    counts = given(1, 2)
+    counts = sent_lines(1, 2)
     counts.confirm(1)
     counts.undo_sent(2)
     assert counts.complete
@@ -53,5 +53,5 @@ def test_withdrawn_event_is_not_counted() -> None:
 
 
 def test_nothing_written_leaves_nothing_to_continue() -> None:
-    assert given().counts().progress() == ("0 events were written", "")
-    assert given(skipped=5).counts().skip == 5
+    assert sent_lines().counts().progress() == ("0 events were written", "")
+    assert sent_lines(skipped=5).counts().skip == 5

@@ -15,12 +15,12 @@ def test_the_key_is_a_template_over_the_event() -> None:
     nested = {"after": {"id": 7, "is new": True}, "items": [{"sku": "s-1"}]}
     assert key_of("{after.id}/{items[0].sku}/{after[id]:03d}", nested, 1) == b"7/s-1/007"
     assert key_of('{after."is new"}', nested, 1) == b"true"
-    for template, said in (
+    for template, message in (
         ("{after.no}", r"no field 'after\.no' for the key"),
         ("{items[1].sku}", r"no field 'items\[1\]\.sku' for the key"),
         ("{items.sku}", "items is an array, not an object with 'sku'"),
     ):
-        with pytest.raises(Fatal, match=said):
+        with pytest.raises(Fatal, match=message):
             key_of(template, nested, 1)
 
 
@@ -36,13 +36,13 @@ def test_emit_fills_headers_and_takes_a_field_for_the_value() -> None:
     assert value_of("image", True, event, 1) == b"\0\1"
     assert value_of("text", False, event, 1) == "é".encode()
     assert value_of("n", False, event, 1) == b"[1]"
-    for field, base, said in (
+    for field, base, message in (
         ("imagine", True, "line 7: the event has no field 'imagine' for its value"),
         ("text", True, "line 7: field 'text': 'é' is not base64 (standard alphabet, padded)"),
     ):
-        with pytest.raises(Fatal) as caught:
+        with pytest.raises(Fatal) as raised:
             value_of(field, base, event, 7)
-        assert str(caught.value) == said
+        assert str(raised.value) == message
     with pytest.raises(Fatal, match=r"line 7: the event has no field 'shop' for the header 'x\{shop\}'"):
         fill_in("x{shop}", "header", event, 7)
 
@@ -80,10 +80,10 @@ def test_fields_are_parsed_only_if_the_template_needs_them() -> None:
     plain = RecordTemplate(headers=[("source", "nightly")])
     assert not plain.reads_fields
     assert plain.record(EventLine(1, b"\xff", None)) == InputRecord(None, b"\xff", [("source", b"nightly")], None)
-    for named in (
+    for template in (
         RecordTemplate(key="k"),
         RecordTemplate(value=("a", False)),
         RecordTemplate(time_field="at"),
         RecordTemplate(headers=[("a", "{b}")]),
     ):
-        assert named.reads_fields
+        assert template.reads_fields

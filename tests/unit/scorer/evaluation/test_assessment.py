@@ -26,15 +26,15 @@ def assessed(
     *,
     numbers: bool = False,
 ) -> Assessment:
-    """Event k has the id `k` and was answered at k ms."""
+    """Return the assessment of these answers. Event k has the id `k` and was answered at k ms."""
     answers, count = AnswerColumns(), len(scores)
     ids = [str(number) for number in range(count)]
     answers.add(PLACE, range(count), range(count), hash_ids(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)
-    answered = answers.rows.newest()
-    joined_labels = Labels("labels", known(classes, answered.columns, answers.decisions, numeric=numbers), numbers=numbers)
-    named = hash_ids(label.id if isinstance(label, Label) else "" for label in labels)
-    joined_labels.add(answered, 0, range(len(labels)), range(len(labels)), named, labels)
-    return assess(answers, answered, joined_labels)
+    newest_rows = answers.rows.newest()
+    joined_labels = Labels("labels", known(classes, newest_rows.columns, answers.decisions, numeric=numbers), numbers=numbers)
+    label_ids = hash_ids(label.id if isinstance(label, Label) else "" for label in labels)
+    joined_labels.add(newest_rows, 0, range(len(labels)), range(len(labels)), label_ids, labels)
+    return assess(answers, newest_rows, joined_labels)
 
 
 def decided(scores: Sequence[float]) -> list[str]:
@@ -44,35 +44,39 @@ def decided(scores: Sequence[float]) -> list[str]:
 def test_two_classes_by_name_and_by_number_are_the_same() -> None:
     source = np.random.default_rng(1)
     scores, true = source.random(500).round(2).tolist(), (source.random(500) < 0.4).tolist()
-    named = [Label(str(k), NAMES[outcome]) for k, outcome in enumerate(true)]
-    numbered = [Label(str(k), float(outcome)) for k, outcome in enumerate(true)]
+    name_labels = [Label(str(k), NAMES[outcome]) for k, outcome in enumerate(true)]
+    number_labels = [Label(str(k), float(outcome)) for k, outcome in enumerate(true)]
     versions = ["1.0.0@a" if k % 2 else "2.0.0@b" for k in range(500)]
-    assessment = assessed(scores, decided(scores), named, versions=versions)
-    assert assessment.versions == assessed(scores, decided(scores), numbered, versions=versions).versions
+    assessment = assessed(scores, decided(scores), name_labels, versions=versions)
+    assert assessment.versions == assessed(scores, decided(scores), number_labels, versions=versions).versions
     assert (assessment.classes, assessment.answered, assessment.labelled) == (NAMES, 500, 500)
-    for each, start in zip(assessment.versions, (1, 0) if assessment.versions[0].version == "1.0.0@a" else (0, 1), strict=True):
-        its, outcomes = np.array(scores[start::2]), np.array(true[start::2])
-        assert each.labels == 250
-        assert each.auc == pytest.approx(metrics.roc_auc_score(outcomes, its), abs=1e-12)
-        assert each.pr_auc == pytest.approx(metrics.average_precision_score(outcomes, its), abs=1e-12)
-        assert each.brier == pytest.approx(metrics.brier_score_loss(outcomes, its), abs=1e-12)
-        assert each.accuracy == pytest.approx(metrics.accuracy_score(outcomes, its >= 0.5), abs=1e-12)
-        assert np.array(each.matrix).tolist() == metrics.confusion_matrix(outcomes, its >= 0.5).tolist()
+    for quality, start in zip(
+        assessment.versions, (1, 0) if assessment.versions[0].version == "1.0.0@a" else (0, 1), strict=True
+    ):
+        version_scores, outcomes = np.array(scores[start::2]), np.array(true[start::2])
+        assert quality.labels == 250
+        assert quality.auc == pytest.approx(metrics.roc_auc_score(outcomes, version_scores), abs=1e-12)
+        assert quality.pr_auc == pytest.approx(metrics.average_precision_score(outcomes, version_scores), abs=1e-12)
+        assert quality.brier == pytest.approx(metrics.brier_score_loss(outcomes, version_scores), abs=1e-12)
+        assert quality.accuracy == pytest.approx(metrics.accuracy_score(outcomes, version_scores >= 0.5), abs=1e-12)
+        assert np.array(quality.matrix).tolist() == metrics.confusion_matrix(outcomes, version_scores >= 0.5).tolist()
 
 
 def test_several_classes_in_the_order_of_the_row() -> None:
     source = np.random.default_rng(2)
     names, rows = ("ant", "bee", "cow"), source.dirichlet(np.ones(3), 300)
-    which = source.integers(0, 3, 300)
+    outcomes = source.integers(0, 3, 300)
     decisions = [names[k] if row[k] > 0.4 else "unsure" for row, k in zip(rows, rows.argmax(axis=1), strict=True)]
-    assessment = assessed(rows.tolist(), decisions, [Label(str(k), names[w]) for k, w in enumerate(which)])
+    assessment = assessed(rows.tolist(), decisions, [Label(str(k), names[outcome]) for k, outcome in enumerate(outcomes)])
     assert assessment.classes == names
-    (each,) = assessment.versions
-    assert each.columns == (*names, "unsure")
-    assert each.brier == pytest.approx(metrics.brier_score_loss(which, rows, scale_by_half=False), abs=1e-12)
-    assert each.accuracy == pytest.approx(np.mean([names[w] == d for w, d in zip(which, decisions, strict=True)]))
-    assert each.auc is None
-    by_number = assessed(rows.tolist(), decisions, [Label(str(k), float(w)) for k, w in enumerate(which)])
+    (quality,) = assessment.versions
+    assert quality.columns == (*names, "unsure")
+    assert quality.brier == pytest.approx(metrics.brier_score_loss(outcomes, rows, scale_by_half=False), abs=1e-12)
+    assert quality.accuracy == pytest.approx(
+        np.mean([names[outcome] == d for outcome, d in zip(outcomes, decisions, strict=True)])
+    )
+    assert quality.auc is None
+    by_number = assessed(rows.tolist(), decisions, [Label(str(k), float(outcome)) for k, outcome in enumerate(outcomes)])
     assert by_number.versions == assessment.versions
 
 
@@ -87,16 +91,16 @@ def test_outcomes_that_are_configured_as_numbers_are_no_classes() -> None:
     labels = [Label("0", 0.0), Label("1", 1.0)]
     assert assessed([0.25, 0.75], [None] * 2, labels).classes == ("0", "1")
     assessment = assessed([0.25, 0.75], ["low", "high"], labels, numbers=True)
-    (each,) = assessment.versions
-    assert (assessment.classes, each.mean_absolute_error, each.accuracy) == (None, 0.25, None)
+    (quality,) = assessment.versions
+    assert (assessment.classes, quality.mean_absolute_error, quality.accuracy) == (None, 0.25, None)
 
 
 def test_numbers_have_errors() -> None:
     assessment = assessed([1.0, 2.0, 30.0], [None] * 3, [Label("0", 1.5), Label("1", 4.0), Label("2", "many")])
-    (each,) = assessment.versions
+    (quality,) = assessment.versions
     assert assessment.classes is None
-    assert (each.labels, each.mean_absolute_error) == (2, 1.25)
-    assert each.root_mean_square_error == pytest.approx(np.sqrt((0.25 + 4.0) / 2))
+    assert (quality.labels, quality.mean_absolute_error) == (2, 1.25)
+    assert quality.root_mean_square_error == pytest.approx(np.sqrt((0.25 + 4.0) / 2))
     assert assessment.refused.counts == {Unusable.NO_NUMBER: 1}
 
 
@@ -148,13 +152,13 @@ def test_a_version_with_a_single_decision_needs_configured_classes() -> None:
     assert assessed(scores, decided(scores), labels, NAMES).versions[0].matrix == ((1, 0), (1, 0))
 
 
-def test_nothing_is_no_figure() -> None:
+def test_without_answers_or_labels_there_are_no_figures() -> None:
     assert assessed([], [], []).versions == ()
     assert assessed([0.5], ["late"], []).labelled == 0
     assert assessed([], [], [Label("0", "late")]).unmatched == 1
 
 
-def test_classes_of_equal_mean_have_one_order_whatever_was_answered_first() -> None:
+def test_classes_of_equal_mean_have_the_same_order_for_any_order_of_answers() -> None:
     assessment = [assessed([0.5, 0.5], decisions, [Label("0", 0.0)]).classes for decisions in (["a", "b"], ["b", "a"])]
     assert assessment == [("a", "b"), ("a", "b")]
 

@@ -13,7 +13,7 @@ from scorer.evaluation.quality_report import to_dict
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(*versions: Quality) -> ElementTree.Element:
+def parse_plot(*versions: Quality) -> ElementTree.Element:
     return ElementTree.fromstring(plot(Assessment(versions, None, 0, 0, 0, 0, 0)))
 
 
@@ -24,11 +24,11 @@ def texts(root: ElementTree.Element) -> list[str]:
 def test_matrix_and_calibration_are_drawn() -> None:
     names = ("<on time>", "l\x00te & \u202e")
     bins = (Bin(0.0, 0.1, 30, 0.05, 0.0), Bin(0.9, 1.0, 10, 0.95, 1.0))
-    svg = drawn(Quality("1.0.0@sha256:a", 40, names, names, ((30, 11), (22, 7)), 0.925, 0.9, 0.05, bins, 0.01))
-    written = texts(svg)
-    assert written[0] == "1.0.0: 40 events with a label, accuracy 0.925, AUC 0.9, Brier 0.05"
-    assert [text for text in written if re.fullmatch(r"30|11|22|7", text)] == ["30", "11", "22", "7"]
-    assert "<on time>" in written
+    svg = parse_plot(Quality("1.0.0@sha256:a", 40, names, names, ((30, 11), (22, 7)), 0.925, 0.9, 0.05, bins, 0.01))
+    svg_texts = texts(svg)
+    assert svg_texts[0] == "1.0.0: 40 events with a label, accuracy 0.925, AUC 0.9, Brier 0.05"
+    assert [text for text in svg_texts if re.fullmatch(r"30|11|22|7", text)] == ["30", "11", "22", "7"]
+    assert "<on time>" in svg_texts
     line = svg.find(f"{SVG}polyline")
     assert line is not None
     (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in line.attrib["points"].split())
@@ -41,9 +41,9 @@ def test_matrix_and_calibration_are_drawn() -> None:
 def test_too_many_classes_are_reported_in_the_plot() -> None:
     names = tuple(f"class {k}" for k in range(MAX_CLASSES + 1))
     matrix = tuple((0,) * len(names) for _ in names)
-    assert f"{MAX_CLASSES + 1} classes: see the table or --json" in texts(drawn(Quality("1", 1, names, names, matrix)))
-    assert texts(drawn(Quality("1", 1)))[0] == "1: 1 events with a label"
-    assert texts(drawn()) == []
+    assert f"{MAX_CLASSES + 1} classes: see the table or --json" in texts(parse_plot(Quality("1", 1, names, names, matrix)))
+    assert texts(parse_plot(Quality("1", 1)))[0] == "1: 1 events with a label"
+    assert texts(parse_plot()) == []
 
 
 def test_the_document_names_the_version_and_its_digest() -> None:

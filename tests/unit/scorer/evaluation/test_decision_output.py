@@ -7,11 +7,11 @@ NAMES = {"sha256:a": "risk", "sha256:b": None}
 SCORE = {"amount": 7.0, "risk": 0.25}
 
 
-def test_an_output_is_looked_up_once_and_only_for_scores_of_several() -> None:
-    asked: list[str] = []
+def test_an_output_is_looked_up_once_and_only_for_scores_with_several_outputs() -> None:
+    requested_digests: list[str] = []
 
     def find(digest: str) -> str | None:
-        asked.append(digest)
+        requested_digests.append(digest)
         return NAMES[digest]
 
     outputs = DecidedOutputs(find)
@@ -21,9 +21,9 @@ def test_an_output_is_looked_up_once_and_only_for_scores_of_several() -> None:
         None,
         0.3,
     ]
-    assert not asked
+    assert not requested_digests
     assert [outputs.score("sha256:a", SCORE) for _ in range(3)] == [0.25] * 3
-    assert asked == ["sha256:a"]
+    assert requested_digests == ["sha256:a"]
 
 
 def test_a_version_without_a_known_output_has_no_number_and_is_counted() -> None:

@@ -18,7 +18,7 @@ def test_ks_is_that_of_scipy(first: list[float], second: list[float]) -> None:
     assert ks(first, second) == pytest.approx(stats.ks_2samp(first, second, method="asymp").statistic, abs=1e-12)
 
 
-def test_chance_alone_is_no_drift_once_its_bias_is_taken_off() -> None:
+def test_chance_is_no_drift_after_the_subtraction_of_its_bias() -> None:
     generator = np.random.default_rng(7)
     pairs = [(generator.normal(size=200), generator.normal(size=200)) for _ in range(400)]
     plain = np.mean([psi(*pair) for pair in pairs])

@@ -15,7 +15,7 @@ IN_KEY = LabelSettings(topic="labels", value="outcome")
 IN_HEADER = LabelSettings(topic="labels", id="header:ce_id", value="outcome")
 
 
-def read(settings: LabelSettings, value: bytes | None, key: bytes | None = None, headers: Headers = None) -> Any:
+def read_label(settings: LabelSettings, value: bytes | None, key: bytes | None = None, headers: Headers = None) -> Any:
     return reader(settings)(key, value, lambda: headers)
 
 
@@ -47,19 +47,19 @@ def read(settings: LabelSettings, value: bytes | None, key: bytes | None = None,
     ],
 )
 def test_a_label_in_its_value(value: bytes | None, expected: Label | Unusable) -> None:
-    assert read(IN_VALUE, value) == expected
+    assert read_label(IN_VALUE, value) == expected
 
 
 def test_an_id_in_the_key_or_in_a_header() -> None:
-    good = b'{"outcome": "late"}'
-    assert read(IN_KEY, good, b"f1") == Label("f1", "late")
-    assert read(IN_KEY, None, b"f1") == Label("f1", None)
-    assert read(IN_KEY, good) is Unusable.NO_ID
-    assert read(IN_HEADER, good, headers=[("ce_id", b"f0"), ("ce_id", b"f1")]) == Label("f1", "late")
-    assert read(IN_HEADER, good, b"f1") is Unusable.NO_ID
+    value = b'{"outcome": "late"}'
+    assert read_label(IN_KEY, value, b"f1") == Label("f1", "late")
+    assert read_label(IN_KEY, None, b"f1") == Label("f1", None)
+    assert read_label(IN_KEY, value) is Unusable.NO_ID
+    assert read_label(IN_HEADER, value, headers=[("ce_id", b"f0"), ("ce_id", b"f1")]) == Label("f1", "late")
+    assert read_label(IN_HEADER, value, b"f1") is Unusable.NO_ID
 
 
 @given(st.none() | st.binary(max_size=50), st.none() | st.binary(max_size=50))
 def test_no_record_is_fatal(key: bytes | None, value: bytes | None) -> None:
     for settings in (IN_VALUE, IN_KEY, IN_HEADER):
-        assert isinstance(read(settings, value, key), Label | Unusable)
+        assert isinstance(read_label(settings, value, key), Label | Unusable)

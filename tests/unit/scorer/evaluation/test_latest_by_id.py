@@ -22,9 +22,9 @@ def rows_of(records: Sequence[Record], order: Sequence[int]) -> RowsById:
 
 
 def expected(records: Sequence[Record]) -> dict[int, int]:
-    last: dict[tuple[int, int], int] = {(id_, partition): at for at, (id_, partition, _) in enumerate(records)}
+    last_offsets: dict[tuple[int, int], int] = {(id_, partition): at for at, (id_, partition, _) in enumerate(records)}
     newest: dict[int, int] = {}
-    for (id_, _), at in sorted(last.items(), key=lambda item: (records[item[1]][2], item[0][1])):
+    for (id_, _), at in sorted(last_offsets.items(), key=lambda item: (records[item[1]][2], item[0][1])):
         newest[id_] = at
     return newest
 
@@ -35,13 +35,13 @@ def values_by_id(newest: NewestRows) -> dict[tuple[int, ...], int]:
 
 
 @given(RECORDS, st.randoms())
-def test_the_newest_row_counts_however_rows_come(records: list[Record], random: "object") -> None:
+def test_the_newest_row_counts_in_any_order_of_the_rows(records: list[Record], random: "object") -> None:
     order = list(range(len(records)))
     random.shuffle(order)  # type: ignore[attr-defined]
     newest = rows_of(records, order).newest()
-    wanted = {tuple(map(int, hash_ids([f"e{id_}"])[0])): at for id_, at in expected(records).items()}
-    assert values_by_id(newest) == wanted
-    assert newest.replaced == len(records) - len(wanted)
+    expected_values = {tuple(map(int, hash_ids([f"e{id_}"])[0])): at for id_, at in expected(records).items()}
+    assert values_by_id(newest) == expected_values
+    assert newest.replaced == len(records) - len(expected_values)
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
@@ -51,10 +51,12 @@ def test_rows_with_one_id_are_joined(first_ids: set[int], second_ids: set[int]) 
     assert (tables[0].ids[left] == tables[1].ids[right]).all()
     assert len(left) == len(first_ids & second_ids)
     ids = hash_ids([f"e{id_}" for id_ in range(31)]) if first_ids else hash_ids([])
-    assert [bool(held) for held in tables[0].contains(ids)] == [id_ in first_ids for id_ in range(31)][: len(ids)]
+    assert [bool(is_contained) for is_contained in tables[0].contains(ids)] == [id_ in first_ids for id_ in range(31)][
+        : len(ids)
+    ]
 
 
-def test_rows_of_several_widths_stand_in_one_column() -> None:
+def test_rows_of_several_widths_are_in_one_column() -> None:
     rows = RowsById()
     for width in (0, 2, 1):
         rows.add(hash_ids([f"{width}"]), 0, np.array([width]), np.array([0]), row=np.ones((1, width)))

@@ -26,23 +26,23 @@ def test_figures_are_those_of_scikit_learn(pairs: list[tuple[float, bool]]) -> N
     )
     bins = quality_metrics.calibration(scores, true)
     shares, means = calibration_curve(true, scores, n_bins=10)
-    assert [each.true for each in bins] == pytest.approx(shares, abs=1e-12)
-    assert [each.score for each in bins] == pytest.approx(means, abs=1e-12)
-    assert sum(each.count for each in bins) == len(pairs)
-    expected = sum(each.count * abs(each.true - each.score) for each in bins) / len(pairs)
+    assert [bin_.true for bin_ in bins] == pytest.approx(shares, abs=1e-12)
+    assert [bin_.score for bin_ in bins] == pytest.approx(means, abs=1e-12)
+    assert sum(bin_.count for bin_ in bins) == len(pairs)
+    expected = sum(bin_.count * abs(bin_.true - bin_.score) for bin_ in bins) / len(pairs)
     assert quality_metrics.calibration_error(bins) == pytest.approx(expected)
 
 
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_brier_of_several_classes_is_that_of_scikit_learn(classes: int, seed: int) -> None:
     source = np.random.default_rng(seed)
-    scores, which = source.dirichlet(np.ones(classes), 50), source.integers(0, classes, 50)
-    theirs = metrics.brier_score_loss(which, scores, labels=list(range(classes)), scale_by_half=False)
-    assert quality_metrics.brier_of_classes(scores, which) == pytest.approx(theirs, abs=1e-12)
+    scores, outcomes = source.dirichlet(np.ones(classes), 50), source.integers(0, classes, 50)
+    expected = metrics.brier_score_loss(outcomes, scores, labels=list(range(classes)), scale_by_half=False)
+    assert quality_metrics.brier_of_classes(scores, outcomes) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("scores", [[], [-0.1, 0.5], [0.5, 1.5]])
-def test_what_is_no_probability_has_neither_brier_nor_calibration(scores: list[float]) -> None:
+def test_scores_that_are_no_probabilities_have_neither_brier_nor_calibration(scores: list[float]) -> None:
     column, true = np.array(scores), np.ones(len(scores), np.bool_)
     assert quality_metrics.brier(column, true) is None
     assert quality_metrics.calibration(column, true) == []

@@ -17,16 +17,16 @@ def scored(offset: int, at_ms: int, partition: int = 0, digest: str = DIGEST) ->
     return ScoredEvent("flights", partition, offset, 1_000 + offset, at_ms, digest)
 
 
-def record(of: ScoredEvent, **changes: Any) -> FeatureRecord:
-    source = FeatureSource(of.topic, of.partition, of.offset)
-    values = {"event_ms": of.event_ms, "scored_ms": of.scored_ms, "digest": of.digest, **changes}
+def record(event: ScoredEvent, **changes: Any) -> FeatureRecord:
+    source = FeatureSource(event.topic, event.partition, event.offset)
+    values = {"event_ms": event.event_ms, "scored_ms": event.scored_ms, "digest": event.digest, **changes}
     return FeatureRecord(id="e", source=source, version="v1", inputs={}, **values)
 
 
-def search(*wanted: ScoredEvent) -> LogSearch:
+def search(*events: ScoredEvent) -> LogSearch:
     searched = LogSearch()
-    for each in wanted:
-        searched.add(each)
+    for event in events:
+        searched.add(event)
     return searched
 
 
@@ -117,8 +117,10 @@ def test_scores_of_several_partitions_are_found_with_one_consumer() -> None:
     events = {number: [scored(offset, 50 + offset, number) for offset in range(40)] for number in range(4)}
     reader = LogReader(events)
     feature_log = FeatureLog(minimal(features={"topic": "log"}), cast(TopicReader, reader))
-    wanted = [events[0][3], events[0][9], events[2][5], events[3][9]]
-    found = feature_log.find([*wanted, scored(7, 1, 1)])
-    assert {event: logged.record.inputs for event, logged in found.items()} == {event: {"a": event.offset} for event in wanted}
+    logged_events = [events[0][3], events[0][9], events[2][5], events[3][9]]
+    records = feature_log.find([*logged_events, scored(7, 1, 1)])
+    assert {event: logged.record.inputs for event, logged in records.items()} == {
+        event: {"a": event.offset} for event in logged_events
+    }
     assert reader.consumers == 1
     assert reader.batches < 40  # the log is not read to its end

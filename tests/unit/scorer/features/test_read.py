@@ -54,14 +54,14 @@ def array(dtype: str, shape: tuple[int, ...], length: int, **properties: Any) ->
     return signature(TensorInput("x", dtype, (field,), shape))
 
 
-def tensor(of: Signature, *inputs: str) -> np.ndarray:
-    decoded = FeatureDecoder(of).convert([decode_json(json_value(text)) for text in inputs])
+def tensor(input_signature: Signature, *inputs: str) -> np.ndarray:
+    decoded = FeatureDecoder(input_signature).convert([decode_json(json_value(text)) for text in inputs])
     assert decoded.rejected == {}
     return decoded.tensors["x"]
 
 
-def rejection(of: Signature, inputs: str) -> str:
-    decoded = FeatureDecoder(of).convert([decode_json(json_value(inputs))])
+def rejection(input_signature: Signature, inputs: str) -> str:
+    decoded = FeatureDecoder(input_signature).convert([decode_json(json_value(inputs))])
     assert decoded.rows == []
     return str(decoded.rejected[0])
 
@@ -100,13 +100,13 @@ def test_other_bytes_are_no_json_record(value: bytes | None) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_the_shortest_text_of_a_float_gives_the_same_bits(dtype: str) -> None:
-    drawn = np.random.default_rng(7).integers(0, 256, (20_000, np.dtype(dtype).itemsize), np.uint8).view(dtype)[:, 0]
+    random_floats = np.random.default_rng(7).integers(0, 256, (20_000, np.dtype(dtype).itemsize), np.uint8).view(dtype)[:, 0]
     limits = np.finfo(dtype)
     edges = [0.0, -0.0, limits.max, limits.min, limits.tiny, limits.smallest_subnormal, -limits.smallest_subnormal]
-    floats = np.concatenate([drawn[np.isfinite(drawn)], np.array(edges, dtype)])
-    read = tensor(scalars(dtype, "n"), *(f'{{"n": {number!s}}}' for number in floats))
-    assert read.dtype == dtype
-    assert read.tobytes() == floats.tobytes()
+    floats = np.concatenate([random_floats[np.isfinite(random_floats)], np.array(edges, dtype)])
+    values = tensor(scalars(dtype, "n"), *(f'{{"n": {number!s}}}' for number in floats))
+    assert values.dtype == dtype
+    assert values.tobytes() == floats.tobytes()
 
 
 def test_a_text_halfway_between_two_float32_in_float64_is_rounded_once() -> None:
@@ -157,21 +157,21 @@ def test_null_is_nan_with_the_bits_of_numpy() -> None:
     ],
 )
 def test_integers_and_booleans_are_exact(dtype: str, texts: list[str], expected: list[Any]) -> None:
-    read = tensor(scalars(dtype, "n"), *(f'{{"n": {text}}}' for text in texts))
-    assert read.dtype == dtype
-    assert read[:, 0].tolist() == expected
+    values = tensor(scalars(dtype, "n"), *(f'{{"n": {text}}}' for text in texts))
+    assert values.dtype == dtype
+    assert values[:, 0].tolist() == expected
 
 
 def test_strings_are_object_arrays() -> None:
-    read = tensor(scalars("string", "n", "m"), '{"m": "\\u00e9", "n": "nan"}')
-    assert read.dtype == object
-    assert read.tolist() == [["nan", "é"]]
+    values = tensor(scalars("string", "n", "m"), '{"m": "\\u00e9", "n": "nan"}')
+    assert values.dtype == object
+    assert values.tolist() == [["nan", "é"]]
 
 
 def test_fields_of_a_tensor_are_columns_in_the_order_of_the_signature() -> None:
-    read = tensor(scalars("float32", "b", "a"), '{"a": 1, "b": 2}', '{"b": 4, "a": 3}')
-    assert read.tolist() == [[2.0, 1.0], [4.0, 3.0]]
-    assert read.flags.c_contiguous
+    values = tensor(scalars("float32", "b", "a"), '{"a": 1, "b": 2}', '{"b": 4, "a": 3}')
+    assert values.tolist() == [[2.0, 1.0], [4.0, 3.0]]
+    assert values.flags.c_contiguous
 
 
 def test_an_array_is_flat_as_in_the_decoder_of_events() -> None:
@@ -179,10 +179,10 @@ def test_an_array_is_flat_as_in_the_decoder_of_events() -> None:
 
 
 def test_an_array_of_varying_length_has_the_shape_of_its_field() -> None:
-    read = tensor(array("float32", (-1, 2), 8), '{"a": [1, 2, 3, 4]}', '{"a": []}')
-    assert read.dtype == object
-    assert [row.shape for row in read] == [(2, 2), (0, 2)]
-    assert read[0].dtype == np.float32
+    values = tensor(array("float32", (-1, 2), 8), '{"a": [1, 2, 3, 4]}', '{"a": []}')
+    assert values.dtype == object
+    assert [row.shape for row in values] == [(2, 2), (0, 2)]
+    assert values[0].dtype == np.float32
 
 
 def test_bytes_are_arrays_of_their_elements() -> None:
@@ -191,7 +191,7 @@ def test_bytes_are_arrays_of_their_elements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "inputs", "message"),
+    ("input_signature", "inputs", "message"),
     [
         (scalars("float32", "n", "m"), "{}", "the feature record of v3 has no input 'n', 'm'"),
         (scalars("float32", "n", required=False, default=7.0), "{}", "has no input 'n'"),
@@ -213,8 +213,10 @@ def test_bytes_are_arrays_of_their_elements() -> None:
         (array("int32", (2,), 2), '{"a": ["1", "2"]}', "'1' is not a valid int32"),
     ],
 )
-def test_a_record_that_does_not_fit_the_signature_is_rejected_with_the_reason(of: Signature, inputs: str, message: str) -> None:
-    assert message in rejection(of, inputs)
+def test_a_record_that_does_not_fit_the_signature_is_rejected_with_the_reason(
+    input_signature: Signature, inputs: str, message: str
+) -> None:
+    assert message in rejection(input_signature, inputs)
 
 
 def test_a_rejected_record_does_not_affect_the_others() -> None:
@@ -296,12 +298,12 @@ def test_an_avro_record_has_the_names_of_the_fields_and_exact_values() -> None:
         "u": 2**64 - 1,
         "a": None,
     }
-    of = signature(
+    input_signature = signature(
         TensorInput("x", "float32", (InputField("customers.age", "float32"),)),
         TensorInput("u", "uint64", (InputField("u", "uint64"),)),
         TensorInput("a", "float32", (InputField("a", "float32", False, math.nan, array=2),)),
     )
-    tensors = FeatureDecoder(of).convert([record]).tensors
+    tensors = FeatureDecoder(input_signature).convert([record]).tensors
     assert tensors["x"].tobytes() == np.array([third], np.float32).tobytes()
     assert tensors["u"].tolist() == [[2**64 - 1]]
     assert tensors["a"].tobytes() == np.array([1, np.nan], np.float32).tobytes()

@@ -1,4 +1,4 @@
-"""Which versions need the feature log, and the errors if it is not configured or lacks inputs."""
+"""Which versions need the feature log, and the errors if it is not configured or has too few inputs."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_log_without_all_fields_of_the_version_is_an_error_that_names_the_miss
     assert require_log(features, [signature(JOINED)])
 
 
-def test_the_log_needs_the_fields_of_a_version_that_is_compared_with_one_with_joined_fields() -> None:
+def test_the_log_needs_the_fields_of_all_compared_versions_if_one_has_joined_fields() -> None:
     features = FeatureLogSettings(topic="f", fields=["customers.age"])
     with pytest.raises(Fatal, match=r"features\.fields does not hold 'amount'"):
         require_log(features, [signature(AMOUNT), signature(JOINED)])

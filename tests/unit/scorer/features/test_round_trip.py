@@ -58,7 +58,7 @@ def array_of(values: list[Any], dtype: str) -> NDArray[Any]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Signature, dict[str, NDArray[Any]], int]:
-    """A signature, the tensors of some events, and the number of events."""
+    """Draw a signature, the tensors of some events, and the number of events."""
     count = draw(st.integers(1, 5))
     tensors: list[TensorInput] = []
     values: dict[str, NDArray[Any]] = {}
@@ -71,7 +71,7 @@ def batches(draw: st.DrawFn) -> tuple[Signature, dict[str, NDArray[Any]], int]:
         if kind == "scalars":
             fields = tuple(InputField(f"{name}{column}", dtype, default is None, default) for column in range(1, 4))
             rows = [draw(st.lists(elements(dtype), min_size=3, max_size=3)) for _ in range(count)]
-            values[tensor] = array_of([each for row in rows for each in row], dtype).reshape(count, 3)
+            values[tensor] = array_of([element for row in rows for element in row], dtype).reshape(count, 3)
             tensors.append(TensorInput(tensor, dtype, fields))
             continue
         length = 4
@@ -80,7 +80,7 @@ def batches(draw: st.DrawFn) -> tuple[Signature, dict[str, NDArray[Any]], int]:
         tensors.append(TensorInput(tensor, dtype, (field,), shape))
         if kind == "array":
             rows = [draw(st.lists(elements(dtype), min_size=length, max_size=length)) for _ in range(count)]
-            values[tensor] = array_of([each for row in rows for each in row], dtype).reshape(count, length)
+            values[tensor] = array_of([element for row in rows for element in row], dtype).reshape(count, length)
         else:
             steps = [draw(st.integers(0, length // 2)) for _ in range(count)]
             rows = [draw(st.lists(elements(dtype), min_size=2 * size, max_size=2 * size)) for size in steps]
@@ -117,9 +117,9 @@ def records_of(format_: str, signature: Signature, tensors: Tensors, count: int)
             decode_json(value)
             for value in values_of(JsonFeatureEncoder(logged).pieces(events(count), tensors, versions, 99), count)
         ]
-    read = AvroFeatureReader({7: avro_schema(logged)}.__getitem__)
+    read_record = AvroFeatureReader({7: avro_schema(logged)}.__getitem__)
     return [
-        read(value)
+        read_record(value)
         for value in values_of(AvroFeatureEncoder(logged, HEADER).pieces(events(count), tensors, versions, 99), count)
     ]
 
@@ -134,9 +134,9 @@ def bits(tensor: NDArray[Any]) -> list[Any]:
 @pytest.mark.parametrize("format_", ["json", "avro"])
 @given(batches())
 def test_decoded_records_have_the_tensors_with_which_the_model_was_run(
-    format_: str, drawn: tuple[Signature, dict[str, NDArray[Any]], int]
+    format_: str, batch: tuple[Signature, dict[str, NDArray[Any]], int]
 ) -> None:
-    signature, tensors, count = drawn
+    signature, tensors, count = batch
     decoded = FeatureDecoder(signature).convert(records_of(format_, signature, tensors, count))
     assert decoded.rejected == {}
     assert {name: bits(tensor) for name, tensor in decoded.tensors.items()} == {
@@ -150,7 +150,10 @@ def test_a_record_has_the_position_and_the_version_of_its_score(format_: str) ->
     first, second = records_of(format_, signature, {"x": np.ones((2, 1), np.float32)}, 2)
     assert (first.id, first.position, first.event_ms) == ('e"0 é', ("in", 0, 0), 1_700_000_000_000)
     assert (second.id, second.position, second.event_ms) == ('e"1 é', ('t"é', 70_000, 2**50), 1_700_000_000_001)
-    origins = [(r.model, r.version, r.digest, r.role, r.revision, r.scored_ms) for r in (first, second)]
+    origins = [
+        (record.model, record.version, record.digest, record.role, record.revision, record.scored_ms)
+        for record in (first, second)
+    ]
     assert origins == [("m", "1", "sha256:0", "champion", 7, 99), ("m", "2", "sha256:1", "canary", 7, 99)]
 
 
@@ -166,9 +169,9 @@ def test_a_field_that_feeds_two_tensors_is_logged_once_and_others_can_be_left_ou
     signature = Signature((TensorInput("x", "float32", (a, b)), TensorInput("y", "float32", (b, a))), (Output(None, "y"),))
     tensors = {"x": np.array([[1, 2]], np.float32), "y": np.array([[2, 1]], np.float32)}
     assert records_of("json", signature, tensors, 1)[0].inputs == {"a": 1, "b": 2}
-    (only,) = select_logged(signature, ["b", "unknown"])
-    assert (only.tensor, only.columns) == ("x", (1,))
-    pieces = JsonFeatureEncoder([only]).pieces(events(1), tensors, AnsweringVersions.single(CHAMPION, 1), 99)
+    (logged_input,) = select_logged(signature, ["b", "unknown"])
+    assert (logged_input.tensor, logged_input.columns) == ("x", (1,))
+    pieces = JsonFeatureEncoder([logged_input]).pieces(events(1), tensors, AnsweringVersions.single(CHAMPION, 1), 99)
     assert decode_json(texts_of(pieces, 1)[0]).inputs == {"b": 2}
     assert (
         decode_json(

@@ -49,7 +49,7 @@ LETTER = {"reason": "malformed"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "record", "poison", "score", "decision", "same"),
+    ("kind", "record", "poison", "score", "decision", "is_equal"),
     [
         (SCORE, SCORED, None, 0.5, "late", True),
         (SCORE, SCORED, None, 0.5 + 1e-7, "late", True),
@@ -66,24 +66,24 @@ LETTER = {"reason": "malformed"}
     ],
 )
 def test_an_answer_is_compared_with_the_current_result(
-    kind: str, record: dict[str, Any], poison: Reason | None, score: Any, decision: str | None, same: bool
+    kind: str, record: dict[str, Any], poison: Reason | None, score: Any, decision: str | None, is_equal: bool
 ) -> None:
     answer = LineageAnswer(kind, InputPosition("out", 0, 1), PLACE, record, "1.0.0", "sha256:")
     result = compare_with(answer, Poison(poison, "no JSON") if poison else None, score, decision, 1e-6)
-    assert result == Recomputation(same, score, decision, f"{poison}: no JSON" if poison else "")
+    assert result == Recomputation(is_equal, score, decision, f"{poison}: no JSON" if poison else "")
 
 
 @given(st.integers(0, 3 * STRETCH), st.integers(0, 200_000), st.data())
-def test_the_stretch_holds_the_answer_of_answers_in_order(first: int, answers: int, data: st.DataObject) -> None:
+def test_the_stretch_holds_the_answer_of_answers_in_order(first: int, answer_count: int, data: st.DataObject) -> None:
     """The answer to event n is at offset first + 3 n."""
-    end = first + 3 * answers
-    wanted = data.draw(st.integers(0, max(0, answers - 1)))
+    end = first + 3 * answer_count
+    number_sought = data.draw(st.integers(0, max(0, answer_count - 1)))
 
     def probe(offset: int) -> tuple[int, int] | None:
         number = max(0, -(-(offset - first) // 3))
-        return (first + 3 * number, number) if number < answers else None
+        return (first + 3 * number, number) if number < answer_count else None
 
-    low, high = nearest(first, end, probe, wanted)
+    low, high = nearest(first, end, probe, number_sought)
     assert first <= low <= high <= end
     assert high - low <= STRETCH
-    assert not answers or low <= first + 3 * wanted < high
+    assert not answer_count or low <= first + 3 * number_sought < high

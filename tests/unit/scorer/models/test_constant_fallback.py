@@ -1,4 +1,4 @@
-"""The constant that answers while model servers are away: how it is shaped, and what settings take."""
+"""The constant answer while model servers are unavailable: its shape, and the accepted settings."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ scores = st.recursive(numbers | st.text(), lambda inner: st.lists(inner, min_siz
 
 
 @given(scores)
-def test_a_score_is_shaped_like_itself_and_is_answered_as_often_as_asked(score: Any) -> None:
+def test_a_score_has_its_own_shape_and_is_the_answer_of_each_event(score: Any) -> None:
     assert shape_difference(score, score, lengths=True) is None
     constant = ConstantFallback.of(FallbackSettings(score=score, decision="review"))
     assert constant is not None
@@ -34,7 +34,7 @@ def test_arrays_of_another_length_are_another_shape_unless_lengths_are_open(row:
 
 
 @pytest.mark.parametrize(
-    ("ours", "shown", "message"),
+    ("score", "example", "message"),
     [
         ([0.5], 0.5, "score has to be a number"),
         (0.5, "cat", "score has to be a string"),
@@ -44,8 +44,8 @@ def test_arrays_of_another_length_are_another_shape_unless_lengths_are_open(row:
         ([[1.0], [1.0, 2.0]], [[1.0], [2.0]], "score[1] has to be an array of 1"),
     ],
 )
-def test_what_is_shaped_otherwise_is_told(ours: Any, shown: Any, message: str) -> None:
-    assert shape_difference(ours, shown, lengths=True) == message
+def test_a_difference_of_shape_is_named(score: Any, example: Any, message: str) -> None:
+    assert shape_difference(score, example, lengths=True) == message
 
 
 @pytest.mark.parametrize("score", [float("nan"), [1.0, float("inf")], True, {"a": None}, [], {}, [0.0] * 10_001])

@@ -1,4 +1,4 @@
-"""What a batch costs, from the batches seen."""
+"""The estimated duration of a batch, from observed batches."""
 
 from collections.abc import Iterable
 
@@ -25,14 +25,14 @@ costs = st.floats(0, 0.1)
 
 
 @given(a=costs, b=st.floats(1e-7, 1e-3), sizes=st.lists(st.integers(1, 4096), min_size=2, max_size=30, unique=True))
-def test_the_cost_model_finds_the_line_it_was_shown(a: float, b: float, sizes: list[int]) -> None:
+def test_the_model_fits_the_line_of_its_samples(a: float, b: float, sizes: list[int]) -> None:
     model = fitted((size, a + b * size) for size in sizes)
     for size in sizes:
         assert expected(model, size) == pytest.approx(a + b * size, rel=1e-2, abs=1e-6)
 
 
 @given(st.lists(st.tuples(st.integers(1, 4096), st.floats(0, 10)), min_size=1, max_size=50))
-def test_neither_part_of_the_cost_is_ever_negative(samples: list[tuple[int, float]]) -> None:
+def test_both_parts_of_the_cost_are_never_negative(samples: list[tuple[int, float]]) -> None:
     a, b = fitted(samples).line()
     assert a >= 0
     assert b >= 0

@@ -1,4 +1,4 @@
-"""Runs of events by length: none is expected to take longer than the model may, and each is told of before."""
+"""Runs of events by length: no run is expected to exceed the limit, and the callback precedes each run."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ SIGNATURE = parse_signature(json.dumps({"inputs": [X], "output": {"tensor": "y"}
 
 
 class Summing:
-    """y = the sum of x; each step takes a hundredth of a second of its clock."""
+    """The model y = the sum of x. Each element takes a hundredth of a second of its clock."""
 
     device = "cpu"
 
@@ -49,7 +49,7 @@ def test_runs_that_would_take_too_long_are_cut() -> None:
     runs = LengthBucketedRuns(SIGNATURE, 1.0, lambda: model.now)
     sixteen = rows(*[16] * 16)
     outputs = runs.run(model, sixteen, lambda: times.append(model.now))
-    assert model.shapes == [(16, 16)]  # nothing is known yet
+    assert model.shapes == [(16, 16)]  # no cost is known yet
     assert outputs["y"].ravel().tolist() == [16.0] * 16
     model.shapes.clear()
     assert runs.run(model, sixteen, lambda: times.append(model.now))["y"].ravel().tolist() == [16.0] * 16
@@ -71,7 +71,7 @@ def test_an_output_whose_shape_changes_from_run_to_run_is_no_score() -> None:
         runs.run(model, rows(30), lambda: None)
 
 
-def test_what_is_no_row_for_each_event_is_a_failure() -> None:
+def test_outputs_without_a_row_for_each_event_are_a_failure() -> None:
     model = Summing()
     model.rows = 3
     with pytest.raises(InferenceFailed, match="not one row for each of 1 events"):

@@ -1,4 +1,4 @@
-"""What settings make of each other, and what they refuse."""
+"""Settings that are derived from others, and rejected settings."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ BASIS: dict[str, Any] = {
 
 
 def settings(tmp_path: Path, model: dict[str, Any], *flags: str) -> Settings:
-    """From a file in `tmp_path`, with these flags over it."""
+    """Load settings from a file in `tmp_path`, with these flags."""
     path = tmp_path / "scorer.yaml"
     path.write_text(json.dumps({**BASIS, "model": {"source": "oci:./r", **model}}))
     return load(path, flags).settings
@@ -44,9 +44,7 @@ def test_a_version_in_the_source_is_rejected_in_favour_of_the_tag(tmp_path: Path
         (["batching.max_events=7"], 1_000),
     ],
 )
-def test_a_deadline_that_nobody_has_set_follows_from_the_latency_target(
-    tmp_path: Path, flags: list[str], deadline: float
-) -> None:
+def test_the_default_of_the_deadline_follows_from_the_latency_target(tmp_path: Path, flags: list[str], deadline: float) -> None:
     assert settings(tmp_path, {}, *flags).model.deadline_ms == deadline
 
 
@@ -56,15 +54,15 @@ def files(tmp_path: Path) -> Path:
     ca = trustme.CA()
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     for name in ("one", "two"):
-        issued = ca.issue_cert(name)
-        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
-        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+        certificate = ca.issue_cert(name)
+        certificate.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        certificate.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
     return tmp_path
 
 
 def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
-    stated = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
-    assert settings(files, {"server_tls": stated}).model.server_tls.key_file == files / "one.key"
+    tls = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
+    assert settings(files, {"server_tls": tls}).model.server_tls.key_file == files / "one.key"
 
 
 @pytest.mark.parametrize(
@@ -81,9 +79,9 @@ def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
     ],
 )
 def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: Path, tls: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message) as caught:
+    with pytest.raises(SettingsError, match=message) as raised:
         settings(files, {"server_tls": tls})
-    assert "model.server_tls" in str(caught.value)
+    assert "model.server_tls" in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
@@ -91,10 +89,10 @@ def test_a_similar_file_is_suggested_if_a_tls_file_does_not_exist(files: Path, n
     tls = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
     path = files / str(tls[name])
     missing = path.with_stem(f"{path.stem}-new")
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as raised:
         settings(files, {"server_tls": {**tls, name: missing.name}})
     reason = f"{name}: cannot read {missing}: No such file or directory; did you mean {str(path)!r}?"
-    assert reason in str(caught.value)
+    assert reason in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +108,6 @@ def test_a_similar_file_is_suggested_if_a_tls_file_does_not_exist(files: Path, n
     ],
 )
 def test_two_keys_that_name_one_topic_are_refused_by_name(tmp_path: Path, flag: str, keys: tuple[str, str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as raised:
         settings(tmp_path, {}, flag)
-    assert all(key in str(caught.value) for key in keys), caught.value
+    assert all(key in str(raised.value) for key in keys), raised.value

@@ -1,4 +1,4 @@
-"""Whose keys a canary answers, against xxh64 written out from its specification."""
+"""The keys that a canary answers, compared with xxh64 implemented from its specification."""
 
 import hashlib
 
@@ -50,18 +50,18 @@ EVENTS = st.tuples(
 def test_an_event_without_a_key_goes_by_its_position_in_any_partition(
     events: list[tuple[Place, int, bytes | None]], seed: int
 ) -> None:
-    places, offsets, keys = map(list, zip(*events, strict=True))
-    lists = Batch([t for t, _ in places], [p for _, p in places], offsets, keys, [b""] * len(keys), [0] * len(keys), [])
+    partitions, offsets, keys = map(list, zip(*events, strict=True))
+    lists = Batch([t for t, _ in partitions], [p for _, p in partitions], offsets, keys, [b""] * len(keys), [0] * len(keys), [])
     columns = packed(keys).columns
-    columns.places = sorted(set(places))
-    columns.lanes = np.array([columns.places.index(place) for place in places], np.int32)
+    columns.places = sorted(set(partitions))
+    columns.lanes = np.array([columns.places.index(partition) for partition in partitions], np.int32)
     columns.offsets = np.array(offsets, np.int64)
-    named = [f"{topic}/{p}/{at}".encode() if key is None else key for (topic, p), at, key in events]
-    expected = [xxh64(text, seed) % BUCKETS < 5_000 for text in named]
+    key_texts = [f"{topic}/{p}/{at}".encode() if key is None else key for (topic, p), at, key in events]
+    expected = [xxh64(text, seed) % BUCKETS < 5_000 for text in key_texts]
     assert TrafficSplit(seed, 5_000).canary(lists).tolist() == expected
     assert TrafficSplit(seed, 5_000).canary(ColumnarBatch(columns, "empty")).tolist() == expected
-    everywhere = lists.position_texts(np.arange(len(keys)))
-    assert [*ColumnarBatch(columns, "empty").position_texts(np.arange(len(keys)))] == everywhere
+    position_texts = lists.position_texts(np.arange(len(keys)))
+    assert [*ColumnarBatch(columns, "empty").position_texts(np.arange(len(keys)))] == position_texts
 
 
 def canary(split: TrafficSplit, keys: list[bytes | None]) -> list[bool]:
@@ -76,7 +76,7 @@ def test_the_hash_is_that_of_the_specification(texts: list[bytes], seed: int) ->
     assert xxhash.xxh64(packed([*texts, b"k"]).columns.keys, seed).tolist() == [*expected, xxh64(b"k", seed)]
 
 
-def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_split_is_the_same_without_the_native_part(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[bytes | None] = [b"k%d" % number * (number % 9) for number in range(300)]
     keys[7] = None
     natively = TrafficSplit.of(DIGEST, 20).canary(packed(keys))
@@ -87,8 +87,8 @@ def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch)
 
 @given(st.lists(st.none() | st.binary(max_size=80), max_size=20), st.integers(1, 99))
 def test_the_arm_is_that_of_the_hash_of_the_key_or_of_the_position(keys: list[bytes | None], percent: int) -> None:
-    named = [b"flights/3/%d" % at if key is None else key for at, key in enumerate(keys)]
-    expected = [xxh64(key, 0x00F1E2D3C4B5A697) % 10_000 < 100 * percent for key in named]
+    key_texts = [b"flights/3/%d" % at if key is None else key for at, key in enumerate(keys)]
+    expected = [xxh64(key, 0x00F1E2D3C4B5A697) % 10_000 < 100 * percent for key in key_texts]
     assert canary(TrafficSplit.of(DIGEST, percent), keys) == expected
     if keys:
         assert TrafficSplit.of(DIGEST, percent).canary(packed(keys)).tolist() == expected
@@ -97,7 +97,7 @@ def test_the_arm_is_that_of_the_hash_of_the_key_or_of_the_position(keys: list[by
     ] == expected
 
 
-def test_a_greater_share_only_adds_keys_and_each_is_as_large_as_it_says() -> None:
+def test_a_greater_share_only_adds_keys_and_has_the_configured_size() -> None:
     before = np.zeros(len(KEYS), bool)
     for percent in (1, 5, 25, 60, 99):
         selected = np.array(canary(TrafficSplit.of(DIGEST, percent), list(KEYS)))
@@ -108,8 +108,10 @@ def test_a_greater_share_only_adds_keys_and_each_is_as_large_as_it_says() -> Non
 
 
 def test_another_candidate_has_other_keys() -> None:
-    first, other = (np.array(canary(TrafficSplit.of(f"sha256:{digit * 64}", 20), list(KEYS))) for digit in "ab")
-    assert (first & other).mean() == pytest.approx(0.04, abs=0.01)
+    of_candidate_a, of_candidate_b = (
+        np.array(canary(TrafficSplit.of(f"sha256:{digit * 64}", 20), list(KEYS))) for digit in "ab"
+    )
+    assert (of_candidate_a & of_candidate_b).mean() == pytest.approx(0.04, abs=0.01)
     assert BUCKETS == 10_000
 
 

@@ -1,4 +1,4 @@
-"""Following a tag of a real registry folder, with models that only note what becomes of them."""
+"""A tag of a real registry folder is followed, with models that only record their loads and closes."""
 
 import contextlib
 import json
@@ -38,24 +38,27 @@ VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
 
 
 class Guard:
-    """`endless`: versions whose trial ends only when they are no longer wanted. `deadly`: identities that are not loaded."""
+    """A guard of loads.
+
+    `endless` are versions whose trial ends only when they are no longer wanted. `deadly` are identities that are not loaded.
+    """
 
     def __init__(self) -> None:
         self.endless: set[str] = set()
         self.deadly: set[str] = set()
         self.trying = threading.Event()
-        self.noted: list[str] = []
+        self.loaded_identities: list[str] = []
 
     def refusal(self, identity: str) -> str | None:
         return "processes died" if identity in self.deadly else None
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        self.noted.append(identity)
+        self.loaded_identities.append(identity)
         yield
 
     def attempt(self, loaded_package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        assert self.noted[-1] == identity, "a death in the trial counts, too"
+        assert self.loaded_identities[-1] == identity, "a death in the trial counts too"
         if loaded_package.version in self.endless:
             self.trying.set()
             until(lambda: not is_wanted(), "a move of the channel")
@@ -118,11 +121,11 @@ def site(tmp_path: Path) -> Site:
 
 
 def complete_a_poll(site: Site) -> None:
-    """Wait until a poll of the registry that began after this call has done all that it does."""
-    away = site.registry.with_name("away")
-    site.registry.rename(away)
+    """Wait until a poll of the registry that starts after this call is complete."""
+    renamed = site.registry.with_name("renamed")
+    site.registry.rename(renamed)
     until(lambda: site.outages.is_unavailable(MODEL_REGISTRY), "a poll that fails")
-    away.rename(site.registry)
+    renamed.rename(site.registry)
     until(lambda: not site.outages.is_unavailable(MODEL_REGISTRY), "the end of the next poll")
 
 
@@ -130,7 +133,7 @@ def version(manager: VersionManager) -> tuple[str, int]:
     return manager.champion.resolution.version, manager.champion.resolution.revision
 
 
-def test_a_version_is_served_once_it_is_ready_and_a_way_back_needs_no_load(site: Site) -> None:
+def test_a_version_is_served_once_it_is_ready_and_a_rollback_needs_no_load(site: Site) -> None:
     with site.manager() as manager:
         assert version(manager) == ("1.0.0", 1)
         site.promote("2.0.0", "better")
@@ -142,7 +145,7 @@ def test_a_version_is_served_once_it_is_ready_and_a_way_back_needs_no_load(site:
         assert site.loads == ["1.0.0", "2.0.0"]
         site.promote("3.0.0")
         until(manager.serve_aspired, "the third version")
-        until(lambda: site.open == ["1.0.0", "3.0.0"], "one idle version alone stays in memory")
+        until(lambda: site.open == ["1.0.0", "3.0.0"], "only one idle version stays in memory")
 
 
 def test_the_revision_in_the_registry_is_unknown_while_the_registry_does_not_answer(site: Site) -> None:
@@ -152,10 +155,10 @@ def test_the_revision_in_the_registry_is_unknown_while_the_registry_does_not_ans
         until(lambda: manager.registry_revision(60) == 2, "the revision of the refused version")
         assert version(manager) == ("1.0.0", 1)
         assert manager.registry_revision(-1) == math.inf, "no poll is so recent"
-        away = site.registry.with_name("away")
-        site.registry.rename(away)
+        renamed = site.registry.with_name("renamed")
+        site.registry.rename(renamed)
         until(lambda: manager.registry_revision(60) == math.inf, "a poll that fails")
-        away.rename(site.registry)
+        renamed.rename(site.registry)
         until(lambda: manager.registry_revision(60) == 2, "the next poll")
 
 
@@ -188,18 +191,18 @@ def test_a_start_follows_the_channel_while_a_version_is_tried(site: Site) -> Non
     site.guard.endless.add("2.0.0")
     site.promote("2.0.0")
 
-    def moved() -> None:
+    def promote_during_the_trial() -> None:
         assert site.guard.trying.wait(STEP_SECONDS)
         site.promote("3.0.0")
 
-    mover = threading.Thread(target=moved)
-    mover.start()
+    thread = threading.Thread(target=promote_during_the_trial)
+    thread.start()
     with site.manager() as manager:
         assert version(manager) == ("3.0.0", 3)
-    mover.join()
+    thread.join()
 
 
-def test_a_scorer_that_ends_ends_the_trial_of_a_version(site: Site) -> None:
+def test_the_end_of_a_scorer_ends_the_trial_of_a_version(site: Site) -> None:
     site.guard.endless.add("2.0.0")
     with site.manager() as manager:
         site.promote("2.0.0")
@@ -208,7 +211,7 @@ def test_a_scorer_that_ends_ends_the_trial_of_a_version(site: Site) -> None:
         assert "model-versions" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_served_last(site: Site) -> None:
+def test_a_version_whose_loads_killed_processes_is_refused_unless_it_was_served_last(site: Site) -> None:
     digests = {name: channel.resolve(site.store, name).digest for name in VERSIONS}
     site.guard.deadly |= {f"{digests['1.0.0']}@1", f"{digests['2.0.0']}@2"}
     with pytest.raises(DependencyUnavailable, match="processes died"), site.manager():
@@ -224,7 +227,7 @@ def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_
         assert manager.refusals() == [VersionRefusal("2.0.0", "processes died")]
 
 
-def test_what_a_load_needs_may_be_away(site: Site) -> None:
+def test_a_load_is_retried_while_a_dependency_is_unavailable(site: Site) -> None:
     site.fails["1.0.0"] = DependencyUnavailable(MODEL, "no memory")
     with pytest.raises(DependencyUnavailable), site.manager():
         pass
@@ -269,16 +272,16 @@ def test_a_version_that_the_channel_no_longer_names_is_not_delayed(site: Site) -
         until(lambda: manager.delays() == [], "the end of the delay")
 
 
-def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
-    away = site.registry.with_name("away")
+def test_an_unavailable_registry_stops_no_scorer(site: Site) -> None:
+    renamed = site.registry.with_name("renamed")
     with site.manager() as manager:
-        site.registry.rename(away)
+        site.registry.rename(renamed)
         until(lambda: site.outages.is_unavailable(MODEL_REGISTRY), "the outage")
         assert site.outages.summary() is None
         assert version(manager) == ("1.0.0", 1)
-        away.rename(site.registry)
+        renamed.rename(site.registry)
         until(lambda: not site.outages.is_unavailable(MODEL_REGISTRY), "its end")
-    site.registry.rename(away)
+    site.registry.rename(renamed)
     with site.manager() as manager:
         assert version(manager) == ("1.0.0", 1)
 
@@ -286,15 +289,15 @@ def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
 def test_model_cache_that_cannot_be_written_is_an_outage_of_the_disk(site: Site) -> None:
     with site.manager() as manager:
         versions = site.registry.with_name("cache") / "versions"
-        aside = versions.with_name("aside")
-        versions.rename(aside)
+        renamed = versions.with_name("aside")
+        versions.rename(renamed)
         versions.write_text("a file in place of the folder")
         site.promote("2.0.0")
         until(lambda: site.outages.is_unavailable(DISK), "the outage")
         assert not site.outages.is_unavailable(MODEL_REGISTRY)
         assert version(manager) == ("1.0.0", 1)
         versions.unlink()
-        aside.rename(versions)
+        renamed.rename(versions)
         until(manager.serve_aspired, "the second version")
         until(lambda: not site.outages.is_unavailable(DISK), "its end")
 
@@ -303,30 +306,30 @@ def test_model_cache_that_cannot_be_written_is_an_outage_of_the_disk(site: Site)
 def test_a_start_without_a_version(tmp_path: Path, exists: bool, raised: type[Exception]) -> None:
     empty = Site(tmp_path)
     if not exists:
-        empty.registry.rename(tmp_path / "away")
+        empty.registry.rename(tmp_path / "renamed")
     with pytest.raises(raised, match="no model version to serve") as ended, empty.manager():
         pass
     assert isinstance(ended.value, DependencyUnavailable) is not exists
 
 
-def test_what_is_served_moves_into_this_process(site: Site) -> None:
-    moved: list[str] = []
+def test_the_served_version_is_reloaded_into_this_process(site: Site) -> None:
+    reloaded_versions: list[str] = []
 
     def load(loaded_package: Package) -> Any:
-        moved.append(loaded_package.version)
+        reloaded_versions.append(loaded_package.version)
         return site.load(loaded_package)
 
     with site.manager() as manager:
         before = manager.champion
         manager.reload(load)
         until(lambda: manager.champion is not before, "the model")
-        assert (moved, version(manager)) == (["1.0.0"], ("1.0.0", 1))
+        assert (reloaded_versions, version(manager)) == (["1.0.0"], ("1.0.0", 1))
 
 
-def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
+def test_a_channel_that_returns_to_a_version_is_followed_to_its_newest_revision(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tag names what it did, and a registry over HTTP tells no more of it."""
+    """The tag names the same version as before, and a registry over HTTP returns only the tag."""
     monkeypatch.setattr(LayoutStore, "validator", lambda *_: "the same")
     monkeypatch.setattr(tag_module, "RESOLVE_SECONDS", 0.0)
     with site.manager() as manager:
@@ -335,7 +338,7 @@ def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
         until(lambda: manager.serve_aspired() and version(manager) == ("1.0.0", 3), "the third revision")
 
 
-def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say_so(site: Site) -> None:
+def test_each_change_of_a_canary_has_a_revision_which_its_records_name(site: Site) -> None:
     with site.manager() as manager:
         before = manager.canary
         assert before is None
@@ -349,8 +352,8 @@ def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say
             for servable, role in ((manager.champion, "champion"), (canary.servable, "canary")):
                 encoder = servable.encoder
                 assert (encoder.provenance["role"], encoder.provenance["arm"], encoder.revision) == (role, role, revision)
-            stand_in = manager.champion.in_place_of_canary("breaker").encoder
-            assert (stand_in.provenance["role"], stand_in.provenance["arm"], stand_in.revision) == (
+            fallback_encoder = manager.champion.in_place_of_canary("breaker").encoder
+            assert (fallback_encoder.provenance["role"], fallback_encoder.provenance["arm"], fallback_encoder.revision) == (
                 "champion",
                 "canary",
                 revision,
@@ -364,10 +367,13 @@ def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say
         assert site.loads == ["1.0.0", "2.0.0"]
 
 
-def test_a_candidate_reads_events_as_the_champion_does_or_not(site: Site) -> None:
-    turned = models.LINEAR | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a"]}]}
+def test_a_candidate_with_the_same_decoding_as_the_champion_is_recognized(site: Site) -> None:
+    reversed_signature = models.LINEAR | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a"]}]}
     package.push(
-        site.store, models.package(site.registry.parent / "turned", partial(models.linear, factor=2.0), turned), "m", "4.0.0"
+        site.store,
+        models.package(site.registry.parent / "turned", partial(models.linear, factor=2.0), reversed_signature),
+        "m",
+        "4.0.0",
     )
     site.decoders["3.0.0"] = object()
     with site.manager() as manager:
@@ -387,10 +393,10 @@ def test_a_refused_candidate_is_left_out_and_the_champion_answers_its_share_in_r
             for manager in (running, started):
                 assert (version(manager), list(manager.serving)) == (("1.0.0", 2), ["champion"])
                 assert manager.canary
-                assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
+                assert manager.canary.servable is None, "the champion answers its keys, which remain assigned to the canary"
                 assert manager.refusals() == [VersionRefusal("2.0.0", "wrong scores")]
                 assert manager.refuses_channel
-                assert not manager.serve_aspired(), "nothing is left to do"
+                assert not manager.serve_aspired(), "no action remains"
     site.fails.clear()
     with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
         assert manager.refusals() == [VersionRefusal("2.0.0", "it kills")]
@@ -462,7 +468,7 @@ def test_a_scorer_that_missed_a_good_revision_before_a_refused_one_serves_it(sit
         assert (manager.aspired_revision, manager.refusals()) == (3, [VersionRefusal("3.0.0", "wrong scores")])
 
 
-def test_a_canary_comes_back_with_the_revision_that_it_had(site: Site) -> None:
+def test_a_canary_is_restored_with_its_revision(site: Site) -> None:
     site.promote("2.0.0", canary=5)
     site.fails["3.0.0"] = ModelRefused("wrong scores")
     site.promote("3.0.0")
@@ -472,14 +478,14 @@ def test_a_canary_comes_back_with_the_revision_that_it_had(site: Site) -> None:
         assert (manager.canary.version, manager.canary.percent) == ("2.0.0", 5)
 
 
-def test_a_move_that_was_interrupted_is_no_state_to_go_back_to(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_move_is_not_restored(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as interrupted:
-        real = LayoutStore.move_tags
+        move_tags = LayoutStore.move_tags
 
-        def entry_only(store: LayoutStore, to: Any, *, expect: Any) -> None:
-            real(store, {name: at for name, at in to.items() if name != "prod"}, expect=expect)
+        def move_history_tag_only(store: LayoutStore, to: Any, *, expect: Any) -> None:
+            move_tags(store, {name: at for name, at in to.items() if name != "prod"}, expect=expect)
 
-        interrupted.setattr(LayoutStore, "move_tags", entry_only)
+        interrupted.setattr(LayoutStore, "move_tags", move_history_tag_only)
         with contextlib.suppress(RegistryError):
             site.promote("2.0.0")
     site.fails["3.0.0"] = ModelRefused("wrong scores")
@@ -527,43 +533,43 @@ def test_a_channel_whose_state_is_damaged_is_refused_and_the_last_good_one_is_se
         assert site.refused
 
 
-def denied(site: Site, folder: Path) -> str:
+def deny(site: Site, folder: Path) -> str:
     digest = site.store.resolve("2.0.0").digest
     (folder / "policy.yaml").write_text(f"signatures: optional\ndenied: ['{digest}']\n")
     return "is denied by the policy"
 
 
-def unsigned(site: Site, folder: Path) -> str:
+def require_signatures(site: Site, folder: Path) -> str:
     keys.generate(folder / "release", None)
     (folder / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: release.pub}]\n")
     signatures.sign(site.store, site.store.resolve("1.0.0").digest, keys.read_private(folder / "release.key", None), NOW)
     return "there is no signature"
 
 
-def too_large(site: Site, folder: Path) -> str:
+def push_too_large(site: Site, folder: Path) -> str:
     (folder / "2.0.0" / "README.md").write_text("large" * 100_000)
     package.push(site.store, folder / "2.0.0", "m", "2.0.1")
     return "bytes"
 
 
-def without_signature(site: Site, folder: Path) -> str:
+def push_with_invalid_signature(site: Site, folder: Path) -> str:
     unchecked = package.read(folder / "2.0.0")
     (folder / "2.0.0" / "signature.json").write_text('{"inputs": 7}')
     package.push(site.store, unchecked, "m", "2.0.1")
     return "signature.json"
 
 
-def wrong(site: Site, _: Path) -> str:
+def fail_golden_example(site: Site, _: Path) -> str:
     site.fails["2.0.0"] = ModelRefused("golden example 1 must score 1")
     return "golden example 1"
 
 
-@pytest.mark.parametrize("make", [denied, unsigned, too_large, without_signature, wrong])
+@pytest.mark.parametrize("refuse", [deny, require_signatures, push_too_large, push_with_invalid_signature, fail_golden_example])
 def test_a_start_serves_the_last_good_version_for_each_kind_of_refusal(
-    site: Site, tmp_path: Path, make: Callable[[Site, Path], str]
+    site: Site, tmp_path: Path, refuse: Callable[[Site, Path], str]
 ) -> None:
     (tmp_path / "policy.yaml").write_text("signatures: optional\n")
-    reason = make(site, tmp_path)
+    reason = refuse(site, tmp_path)
     model = {"policy": tmp_path / "policy.yaml", "max_bytes": 400_000}
     site.settings = minimal(model=site.settings.model.model_dump() | model)
     site.promote("2.0.1" if "2.0.1" in site.store.tags() else "2.0.0")
@@ -574,11 +580,11 @@ def test_a_start_serves_the_last_good_version_for_each_kind_of_refusal(
         assert manager.refuses_channel
 
 
-def test_a_version_that_is_denied_since_it_was_served_is_no_version_to_fall_back_on(site: Site, tmp_path: Path) -> None:
+def test_a_served_version_that_was_denied_later_is_no_fallback(site: Site, tmp_path: Path) -> None:
     site.promote("2.0.0")
     with site.manager():
         pass
-    denied(site, tmp_path)
+    deny(site, tmp_path)
     site.settings = minimal(model=site.settings.model.model_dump() | {"policy": tmp_path / "policy.yaml"})
     site.fails["3.0.0"] = ModelRefused("wrong scores")
     site.promote("3.0.0")
@@ -586,7 +592,7 @@ def test_a_version_that_is_denied_since_it_was_served_is_no_version_to_fall_back
         assert version(manager) == ("1.0.0", 1)
 
 
-def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_good_one(site: Site) -> None:
+def test_a_scorer_without_a_valid_version_waits_and_serves_the_first_valid_one(site: Site) -> None:
     site.fails["1.0.0"] = ModelRefused("wrong scores")
     created = VersionManager(site.settings, site.load, site.outages, on_refused=site.refused.append)
     with contextlib.closing(created):
@@ -599,7 +605,7 @@ def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_g
         assert version(created) == ("2.0.0", 2)
 
 
-def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
+def test_while_no_version_is_served_a_refused_version_is_retried_at_intervals(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tag_module, "RESOLVE_SECONDS", 0.0)
@@ -614,7 +620,7 @@ def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
 
 
 def signed_site(tmp_path: Path) -> Site:
-    """One whose policy accepts moves that `moves` signed, and has accepted revision 1."""
+    """Return a site whose policy accepts moves signed by `moves`, and whose channel is at revision 1."""
     site = Site(tmp_path)
     keys.generate(tmp_path / "moves", None)
     (tmp_path / "policy.yaml").write_text("signatures: optional\nmoves: signed\nkeys: [{id: ops, file: moves.pub}]\n")
@@ -624,7 +630,7 @@ def signed_site(tmp_path: Path) -> Site:
     return site
 
 
-def test_a_tag_that_is_pointed_elsewhere_without_a_move_changes_nothing_for_a_scorer_that_runs(site: Site) -> None:
+def test_a_tag_that_changes_without_a_move_has_no_effect_on_a_running_scorer(site: Site) -> None:
     with site.manager() as manager:
         site.promote("2.0.0")
         until(manager.serve_aspired, "the second version")
@@ -638,7 +644,7 @@ def test_a_tag_that_is_pointed_elsewhere_without_a_move_changes_nothing_for_a_sc
         assert (version(manager), manager.refuses_channel) == (("3.0.0", 3), False)
 
 
-def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_path: Path) -> None:
+def test_an_unsigned_move_has_no_effect_on_running_and_started_scorers(tmp_path: Path) -> None:
     site = signed_site(tmp_path)
     site.promote("2.0.0")
     with site.manager() as running:
@@ -660,7 +666,7 @@ def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_p
         assert (version(running), running.refuses_channel) == (("1.0.0", 4), False)
 
 
-def test_an_earlier_state_that_is_put_back_without_a_move_is_refused(tmp_path: Path) -> None:
+def test_an_earlier_state_that_is_restored_without_a_move_is_refused(tmp_path: Path) -> None:
     site = signed_site(tmp_path)
     site.promote("2.0.0")
     with site.manager() as manager:

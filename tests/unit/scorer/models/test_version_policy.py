@@ -1,4 +1,4 @@
-"""The version policy: one action at a time, towards the aspired versions, never away from a working one."""
+"""The version policy: one action at a time towards the aspired versions, without a loss of a working version."""
 
 import itertools
 from dataclasses import replace
@@ -26,22 +26,22 @@ def champion(digest: str | None) -> dict[str, str]:
     return {"champion": digest} if digest else {}
 
 
-def after(now: Snapshot, *, fit: bool) -> Snapshot:
-    """Return the state after the next action; a loaded version is ready if `fit`, else refused."""
-    states = dict(now.states)
-    match next_action(now):
+def after(snapshot: Snapshot, *, is_valid: bool) -> Snapshot:
+    """Return the state after the next action. A loaded version is ready if `is_valid`, and otherwise refused."""
+    states = dict(snapshot.states)
+    match next_action(snapshot):
         case LoadVersion(digest):
-            states[digest] = VersionState.READY if fit else VersionState.REFUSED
+            states[digest] = VersionState.READY if is_valid else VersionState.REFUSED
         case Flip():
-            loadable = {role: digest for role, digest in now.aspired.items() if states[digest] is VersionState.READY}
+            loadable = {role: digest for role, digest in snapshot.aspired.items() if states[digest] is VersionState.READY}
             for digest in loadable.values():
                 states[digest] = states.pop(digest)
-            return Snapshot(now.aspired, now.aspired_revision, loadable, now.aspired_revision, states)
+            return Snapshot(snapshot.aspired, snapshot.aspired_revision, loadable, snapshot.aspired_revision, states)
         case UnloadVersion(digest):
             del states[digest]
         case Wait():
             pass
-    return replace(now, states=states)
+    return replace(snapshot, states=states)
 
 
 @st.composite
@@ -59,25 +59,27 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots(), st.booleans())
-def test_it_settles_and_stays_settled(snapshot: Snapshot, fit: bool) -> None:
-    now = snapshot
+def test_the_policy_settles_and_stays_settled(snapshot: Snapshot, is_valid: bool) -> None:
+    current = snapshot
     for _ in range(20):
-        if next_action(now) == Wait():
+        if next_action(current) == Wait():
             break
-        now = after(now, fit=fit)
-    assert next_action(now) == Wait()
-    if now.aspired and now.states.get(now.aspired["champion"]) is VersionState.READY:
-        loadable = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is VersionState.READY}
-        assert (now.serving, now.serving_revision) == (loadable, now.aspired_revision)
-        assert not is_refused(now)
-    needed = {*now.serving.values(), *now.aspired.values()}
-    idle = [d for d, state in now.states.items() if state is VersionState.READY and d not in needed]
-    if now.aspired:
+        current = after(current, is_valid=is_valid)
+    assert next_action(current) == Wait()
+    if current.aspired and current.states.get(current.aspired["champion"]) is VersionState.READY:
+        loadable = {
+            role: digest for role, digest in current.aspired.items() if current.states.get(digest) is VersionState.READY
+        }
+        assert (current.serving, current.serving_revision) == (loadable, current.aspired_revision)
+        assert not is_refused(current)
+    needed = {*current.serving.values(), *current.aspired.values()}
+    idle = [d for d, state in current.states.items() if state is VersionState.READY and d not in needed]
+    if current.aspired:
         assert len(idle) <= KEPT_IDLE
 
 
 @given(snapshots())
-def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(snapshot: Snapshot) -> None:
+def test_a_served_version_is_never_unloaded_and_a_refused_version_is_never_served(snapshot: Snapshot) -> None:
     match next_action(snapshot):
         case UnloadVersion(digest):
             assert digest not in snapshot.serving.values()
@@ -95,41 +97,41 @@ HISTORY = {
     4: {"champion": "deadly"},
     5: {"champion": "wrong", "canary": "fresh"},
 }
-FIT = {"good", "better", "fresh"}
+VALID_VERSIONS = {"good", "better", "fresh"}
 
 
-def settle(now: Snapshot) -> Snapshot:
-    """Do what the policy asks for until it waits, where the versions in FIT are good."""
+def settle(snapshot: Snapshot) -> Snapshot:
+    """Run the actions of the policy until it waits. The versions in VALID_VERSIONS are valid."""
     for _ in range(20):
-        action = next_action(now)
-        now = after(now, fit=isinstance(action, LoadVersion) and action.digest in FIT)
-    return now
+        action = next_action(snapshot)
+        snapshot = after(snapshot, is_valid=isinstance(action, LoadVersion) and action.digest in VALID_VERSIONS)
+    return snapshot
 
 
-def follow(serving: dict[str, str], revision: int, states: dict[str, VersionState], named: int) -> Snapshot:
+def follow(serving: dict[str, str], revision: int, states: dict[str, VersionState], named_revision: int) -> Snapshot:
     """Return the state of a scorer after the channel names this revision: that revision, or the newest valid one before it."""
-    now = Snapshot({}, 0, serving, revision, states)
-    for at in range(named, revision, -1):
-        now = settle(replace(now, aspired=HISTORY[at], aspired_revision=at))
-        if not is_refused(now):
+    snapshot = Snapshot({}, 0, serving, revision, states)
+    for at in range(named_revision, revision, -1):
+        snapshot = settle(replace(snapshot, aspired=HISTORY[at], aspired_revision=at))
+        if not is_refused(snapshot):
             break
-    return now
+    return snapshot
 
 
 @pytest.mark.parametrize("polled", [subset for count in range(6) for subset in itertools.combinations(HISTORY, count)])
 def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(polled: tuple[int, ...]) -> None:
-    """Each has polled another part of the history; the last poll is common to all that saw that much of the channel."""
-    for named, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
-        now = Snapshot({}, 0, {}, 0, {})
-        for at in (*(polled_at for polled_at in polled if polled_at < named), named):
-            now = follow(dict(now.serving), now.serving_revision, dict(now.states), at)
-        assert (now.serving_revision, now.serving) == (expected[0], {"champion": expected[1]})
+    """Each scorer has polled another part of the history. The last poll is common to all."""
+    for named_revision, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
+        snapshot = Snapshot({}, 0, {}, 0, {})
+        for at in (*(polled_at for polled_at in polled if polled_at < named_revision), named_revision):
+            snapshot = follow(dict(snapshot.serving), snapshot.serving_revision, dict(snapshot.states), at)
+        assert (snapshot.serving_revision, snapshot.serving) == (expected[0], {"champion": expected[1]})
 
 
 def test_a_state_is_refused_with_its_champion_alone() -> None:
     aspired = {"champion": "a", "canary": "b"}
     states = {"a": VersionState.READY, "b": VersionState.REFUSED}
-    assert is_refused(Snapshot({}, 0, {}, 0, states)), "nothing that could be served was seen"
+    assert is_refused(Snapshot({}, 0, {}, 0, states)), "no servable version was aspired"
     assert is_refused(Snapshot({"champion": "b", "canary": "a"}, 2, {}, 0, states))
     for serving, revision in ((champion("a"), 2), (champion("a"), 1), (champion("c"), 1), ({}, 0)):
         assert not is_refused(Snapshot(aspired, 2, serving, revision, states)), "served already, or to be served"
@@ -149,5 +151,5 @@ def test_the_candidate_of_a_refused_champion_is_not_loaded() -> None:
     assert next_action(Snapshot(aspired, 2, champion("a"), 1, {"a": VersionState.READY, "b": VersionState.REFUSED})) == Wait()
 
 
-def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:
+def test_a_served_version_that_is_reloaded_is_not_flipped_to() -> None:
     assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == LoadVersion("a")

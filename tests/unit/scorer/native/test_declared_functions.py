@@ -56,7 +56,7 @@ def exported_functions() -> dict[str, Types]:
     for source in SOURCES:
         for definition in DEFINITION.finditer(source.read_text()):
             if definition["name"] not in NOT_CALLED_FROM_PYTHON:
-                parameters = [each for each in definition["parameters"].split(",") if each.strip() != "void"]
+                parameters = [parameter for parameter in definition["parameters"].split(",") if parameter.strip() != "void"]
                 functions[definition["name"]] = type_of(definition["type"]), list(map(type_of, parameters))
     return functions
 
@@ -71,7 +71,9 @@ def declared_functions() -> dict[str, Types]:
     def plain(declared: Any) -> Any:
         return POINTER if declared in (ctypes.c_void_p, ctypes.c_char_p) else declared
 
-    return {name: (plain(each.restype), list(map(plain, each.argtypes))) for name, each in library.functions.items()}
+    return {
+        name: (plain(function.restype), list(map(plain, function.argtypes))) for name, function in library.functions.items()
+    }
 
 
 def test_each_exported_function_is_declared_with_the_types_of_its_definition() -> None:

@@ -42,9 +42,9 @@ def test_the_longest_numbers_fit_into_the_buffer() -> None:
     matrix = np.array([[-2.2250738585072014e-308, -1.7976931348623157e308], [np.nan, -0.0]])
     column = json_members(matrix, [b'"a":', b',"b":'])
     assert column.text.nbytes == column.lengths().sum()
-    first, second = (b"{%b}" % (text or b"") for text in column)
-    assert json.loads(first) == {"a": matrix[0, 0], "b": matrix[0, 1]}
-    assert second == b'{"a":null,"b":-0.0}'
+    finite_row, nan_row = (b"{%b}" % (text or b"") for text in column)
+    assert json.loads(finite_row) == {"a": matrix[0, 0], "b": matrix[0, 1]}
+    assert nan_row == b'{"a":null,"b":-0.0}'
 
 
 def _float32_of_all_magnitudes() -> NDArray[np.float32]:
@@ -71,9 +71,9 @@ def test_every_finite_float32_reads_back_to_the_same_bits() -> None:
     numbers = _float32_of_all_magnitudes()
     numbers = numbers[np.isfinite(numbers)]
     column = json_members(numbers.reshape(-1, 1), [b","])
-    read, ties = as_floats([float(text) for text in column.text.tobytes()[1:].split(b",")], np.dtype(np.float32))
+    parsed, ties = as_floats([float(text) for text in column.text.tobytes()[1:].split(b",")], np.dtype(np.float32))
     halfway = np.isin(np.arange(len(numbers)), ties)
-    assert np.array_equal(read[~halfway].view(np.uint32), numbers[~halfway].view(np.uint32))
+    assert np.array_equal(parsed[~halfway].view(np.uint32), numbers[~halfway].view(np.uint32))
 
 
 @pytest.mark.parametrize("columns", [1, 3, 7])

@@ -20,7 +20,7 @@ OnDelivery = ctypes.CFUNCTYPE(None, POINTER, POINTER, POINTER)
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """A copy of the shared object: functions bound in it are not those of this process."""
+    """Return a copy of the shared object, so that functions bound in it are not those of this process."""
     return str(shutil.copy(OBJECT, tmp_path / "copy.so"))
 
 
@@ -35,7 +35,7 @@ def version(number: int) -> Any:
 
 def altered_reports(set_callback: Any, form: str, offset: int, value: int) -> Any:
     """Return a `rd_kafka_conf_set_dr_msg_cb` whose messages have another value at an offset."""
-    kept: list[Any] = []
+    callbacks: list[Any] = []
 
     def set_altered(settings: int, address: int) -> None:
         original = OnDelivery(address)
@@ -45,11 +45,11 @@ def altered_reports(set_callback: Any, form: str, offset: int, value: int) -> An
             struct.pack_into(form, copy, offset, value)
             original(client, ctypes.addressof(copy), opaque)
 
-        kept.append(OnDelivery(on_delivery))
-        ctypes.CFUNCTYPE(None, POINTER, OnDelivery)(ctypes.cast(set_callback, POINTER).value or 0)(settings, kept[-1])
+        callbacks.append(OnDelivery(on_delivery))
+        ctypes.CFUNCTYPE(None, POINTER, OnDelivery)(ctypes.cast(set_callback, POINTER).value or 0)(settings, callbacks[-1])
 
-    kept.append(ctypes.CFUNCTYPE(None, POINTER, POINTER)(set_altered))
-    return kept[0]
+    callbacks.append(ctypes.CFUNCTYPE(None, POINTER, POINTER)(set_altered))
+    return callbacks[0]
 
 
 def test_the_installed_librdkafka_is_accepted(path: str) -> None:
@@ -104,8 +104,8 @@ def test_another_layout_of_a_message_is_refused(
 
 
 def test_a_client_that_cannot_be_created_is_refused(path: str, functions: dict[str, Any]) -> None:
-    none = ctypes.CFUNCTYPE(POINTER, ctypes.c_int, POINTER, POINTER, ctypes.c_size_t)(lambda *_: None)
-    assert "(at rd_kafka_new)" in load_plugin(path, functions | {"rd_kafka_new": none}).text
+    create_no_client = ctypes.CFUNCTYPE(POINTER, ctypes.c_int, POINTER, POINTER, ctypes.c_size_t)(lambda *_: None)
+    assert "(at rd_kafka_new)" in load_plugin(path, functions | {"rd_kafka_new": create_no_client}).text
 
 
 def test_a_library_without_the_functions_is_reported(path: str) -> None:
@@ -125,10 +125,10 @@ def test_a_version_number_is_formatted_by_its_bytes() -> None:
 def test_every_function_that_python_calls_is_exported() -> None:
     library = ctypes.CDLL(str(OBJECT))
     sources = Path(__file__).parents[4].glob("scorer/**/*.py")
-    called = {
+    called_functions = {
         name
         for source in sources
         for name in re.findall(r"\blibrary\.(\w+)\(", source.read_text().replace("_library", "library"))
     }
-    assert {"fetcher_collect", "records_write"} <= called
-    assert [name for name in sorted(called) if not hasattr(library, name)] == []
+    assert {"fetcher_collect", "records_write"} <= called_functions
+    assert [name for name in sorted(called_functions) if not hasattr(library, name)] == []

@@ -1,4 +1,4 @@
-"""The status says whether the native part is loaded and why not; an object of other sources is not used."""
+"""The status of the native part: loaded, or the reason why not. An object of other sources is not used."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def _uncached() -> Iterator[None]:
     load.native_library.cache_clear()
 
 
-def test_the_environment_disables_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_disables_the_native_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compiler.SWITCH, "0")
     native = load.native_library()
     assert native.library is None
@@ -47,7 +47,7 @@ def test_an_object_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.debian("cc")
 def test_it_is_compiled_without_a_warning_and_loads(tmp_path: Path) -> None:
     target = tmp_path / "scanner.so"
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             "cc",
             *compiler.FLAGS,
@@ -64,7 +64,7 @@ def test_it_is_compiled_without_a_warning_and_loads(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_any_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
@@ -142,7 +142,7 @@ def test_rows_of_feature_records_touch_no_byte_beside_the_buffers(tmp_path: Path
     ],
 )
 def test_a_fault_in_the_sources_is_detected(tmp_path: Path, program: str, right: str, wrong: str) -> None:
-    """A padding that is too short, a size that is not counted, a digit that is lost."""
+    """The faults are a short padding, an uncounted size, a lost digit and others."""
     texts = {file.name: file.read_text() for file in compiler.HERE.glob("*.[ch]")}
     assert any(right in text for text in texts.values())
     for name, text in texts.items():

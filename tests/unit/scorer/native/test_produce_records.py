@@ -15,7 +15,7 @@ COUNT = 1_000_000
 
 
 @pytest.mark.debian("cc")
-def test_one_long_text_among_many_short_ones_takes_memory_only_once() -> None:
+def test_one_long_text_among_many_short_texts_takes_memory_only_once() -> None:
     """Memory for the longest text of each record would be 1 TB."""
     plugin = librdkafka_plugin()
     assert plugin is not None

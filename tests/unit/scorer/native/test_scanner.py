@@ -1,4 +1,4 @@
-"""What the native scanner is certain about, and what it leaves to Python."""
+"""The events that the native scanner decodes, and the events that it leaves to Python."""
 
 import json
 import random
@@ -48,7 +48,7 @@ NUMBERS = (
     "16777217.0000000001",
 )
 IDS = ("1.0", "1e2", "-0", "01", "true", "[]", '"\\u0041"', '"\\""', '"\n"', '"\x7f"', '"é"')
-OTHERS = ("[]", "{}", "nan", "01", "1.", "-", '"\t"', '"é"', '"', "1e400", "tru")
+OTHER_VALUES = ("[]", "{}", "nan", "01", "1.", "-", '"\t"', '"é"', '"', "1e400", "tru")
 UNCERTAIN_EVENTS = [
     "",
     " ",
@@ -80,20 +80,20 @@ UNCERTAIN_EVENTS = [
     '{"a":1,"b":2\0}',
     *(f'{{"a":{value}}}' for value in NUMBERS),
     *(f'{{"a":1,"id":{value}}}' for value in IDS),
-    *(f'{{"a":1,"other":{value}}}' for value in OTHERS),
+    *(f'{{"a":1,"other":{value}}}' for value in OTHER_VALUES),
 ]
 
 
 @pytest.mark.parametrize("event", CERTAIN)
 def test_certain_events(event: str) -> None:
-    """Alone, and between neighbours that a scanner could run into."""
+    """Each event is scanned alone, and between neighbours that a scanner could read by mistake."""
     scanner = scanner_of("ab", [None, 9.0])
     for before, after in ((b"", b""), (b'{"a":1,"b":', b'2,"id":"y"}'), (b'{"a":"', b'"}'), (b" ", b" ")):
-        found = scanner.scan([before, event.encode(), after])
-        assert found.kinds[1] != UNCERTAIN
+        scanned = scanner.scan([before, event.encode(), after])
+        assert scanned.kinds[1] != UNCERTAIN
         *row, id_ = CERTAIN[event]
-        np.testing.assert_array_equal(found.rows[1].view(np.uint32), np.array(row, np.float32).view(np.uint32))
-        assert (type(found.ids[1]), found.ids[1]) == (type(id_), id_)
+        np.testing.assert_array_equal(scanned.rows[1].view(np.uint32), np.array(row, np.float32).view(np.uint32))
+        assert (type(scanned.ids[1]), scanned.ids[1]) == (type(id_), id_)
 
 
 @pytest.mark.parametrize("event", UNCERTAIN_EVENTS)
@@ -137,9 +137,9 @@ NO_ARRAYS = [
 def test_arrays_of_the_right_length_are_certain(event: str) -> None:
     scanner = scanner_for(VECTOR, "id")
     for before, after in ((b"", b""), (b'{"a":1,"v":[1,', b'2,3],"w":[4,5]}'), (b"[1,", b"1]}")):
-        found = scanner.scan([before, event.encode(), after])
-        assert found.kinds[1] != UNCERTAIN
-        np.testing.assert_array_equal(found.rows[1].view(np.uint32), np.array(ARRAYS[event], np.float32).view(np.uint32))
+        scanned = scanner.scan([before, event.encode(), after])
+        assert scanned.kinds[1] != UNCERTAIN
+        np.testing.assert_array_equal(scanned.rows[1].view(np.uint32), np.array(ARRAYS[event], np.float32).view(np.uint32))
 
 
 @pytest.mark.parametrize("value", NO_ARRAYS)
@@ -152,15 +152,15 @@ def test_other_arrays_are_uncertain(value: str) -> None:
 
 def test_an_event_may_be_an_array() -> None:
     bare = scanner_for([NumberField("", array=3)], bare=True)
-    found = bare.scan([b"[1,2,3]", b"[1,2,3]]", b"[1,2,3] 4", b" [ 4, 5.5,\n-6e0 ] \n", b"", b'{"a":[1,2,3]}'])
-    certain = [row for row, kind in enumerate(found.kinds) if kind != UNCERTAIN]
+    scanned = bare.scan([b"[1,2,3]", b"[1,2,3]]", b"[1,2,3] 4", b" [ 4, 5.5,\n-6e0 ] \n", b"", b'{"a":[1,2,3]}'])
+    certain = [row for row, kind in enumerate(scanned.kinds) if kind != UNCERTAIN]
     assert certain == [0, 3]
-    assert found.rows[certain].tolist() == [[1, 2, 3], [4, 5.5, -6]]
-    assert list(found.ids) == [None] * 6
+    assert scanned.rows[certain].tolist() == [[1, 2, 3], [4, 5.5, -6]]
+    assert list(scanned.ids) == [None] * 6
 
 
 def test_plain_events_are_certain() -> None:
-    """All that usual producers write: 17 digits, integers, exponents, other orders of keys, white space, more fields."""
+    """Events as usual producers write them: 17 digits, integers, exponents, other orders of keys, white space, more fields."""
     draw = random.Random(1)
     names = [f"feature_of_a_customer_{k}" for k in range(40)]
     scanner = scanner_of(names, [0.5] * 40)

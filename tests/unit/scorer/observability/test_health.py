@@ -13,7 +13,7 @@ NOW = 1_000.0
 
 
 def ready(counters: Counters, outages: Outages | None = None, *, joined: bool = True) -> str | None:
-    """Return the reason of /readyz at NOW for a scorer during its start-up, or in its group."""
+    """Return the reason of /readyz at NOW. `joined` is whether the scorer has joined its group."""
     progress = WorkerProgress(NOW, state="not yet in the consumer group", joined=joined)
     return not_ready(outages or Outages(), counters, progress, lambda: NOW)
 
@@ -35,7 +35,7 @@ def test_a_scorer_whose_transaction_stays_open_for_long_is_not_ready(age: float 
     assert ready(counters) is None
 
 
-def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> None:
+def test_an_outage_is_the_first_reason_and_the_state_of_the_start_up_the_last() -> None:
     outages, late = Outages(), Counters(open_since=NOW - 40.0)
     assert ready(Counters(), joined=False) == "not yet in the consumer group"
     assert ready(late, joined=False) == "a transaction has been open for 40 s"
@@ -46,46 +46,46 @@ def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> Non
 
 
 @pytest.mark.parametrize(("scoring", "age", "live"), [(True, 59.0, True), (True, 60.0, False), (False, 600.0, True)])
-def test_a_scoring_thread_that_does_not_move_is_not_alive(scoring: bool, age: float, live: bool) -> None:
+def test_a_scoring_thread_without_progress_is_not_alive(scoring: bool, age: float, live: bool) -> None:
     fault = not_live(WorkerProgress(NOW - age, scoring=scoring), 60.0, lambda: NOW)
     assert (fault is None) == live
 
 
-ONE = ("flights", 0)
+PARTITION = ("flights", 0)
 NOW_MS = 1_700_000_000_000
 
 
 def test_lag_is_the_age_of_the_last_answer_while_records_wait() -> None:
     for waiting, seconds in ((5, 90.0), (0, 0.0)):
-        assert LagClock().seconds({ONE: waiting}, {ONE: NOW_MS - 90_000}, NOW_MS) == {ONE: seconds}
+        assert LagClock().seconds({PARTITION: waiting}, {PARTITION: NOW_MS - 90_000}, NOW_MS) == {PARTITION: seconds}
 
 
 def test_an_event_after_a_quiet_hour_is_not_an_hour_late() -> None:
-    clock, answered = LagClock(), {ONE: NOW_MS}
-    clock.seconds({ONE: 0}, answered, NOW_MS + 3_600_000)
-    assert clock.seconds({ONE: 1}, answered, NOW_MS + 3_601_000) == {ONE: 1.0}
+    clock, answered_ms = LagClock(), {PARTITION: NOW_MS}
+    clock.seconds({PARTITION: 0}, answered_ms, NOW_MS + 3_600_000)
+    assert clock.seconds({PARTITION: 1}, answered_ms, NOW_MS + 3_601_000) == {PARTITION: 1.0}
 
 
-def test_a_partition_that_never_answers_is_late_from_the_first_look_on() -> None:
+def test_the_lag_of_a_partition_without_answers_counts_from_the_first_check() -> None:
     clock = LagClock()
-    assert clock.seconds({ONE: 7}, {}, NOW_MS) == {ONE: 0.0}
-    assert clock.seconds({ONE: 9}, {}, NOW_MS + 120_000) == {ONE: 120.0}
+    assert clock.seconds({PARTITION: 7}, {}, NOW_MS) == {PARTITION: 0.0}
+    assert clock.seconds({PARTITION: 9}, {}, NOW_MS + 120_000) == {PARTITION: 120.0}
 
 
-def test_a_partition_that_comes_back_is_not_judged_by_its_former_stay() -> None:
+def test_the_lag_of_a_reassigned_partition_starts_again() -> None:
     clock = LagClock()
-    clock.seconds({ONE: 0}, {}, NOW_MS)
+    clock.seconds({PARTITION: 0}, {}, NOW_MS)
     clock.seconds({}, {}, NOW_MS + 60_000)
-    assert clock.seconds({ONE: 3}, {}, NOW_MS + 120_000) == {ONE: 0.0}
+    assert clock.seconds({PARTITION: 3}, {}, NOW_MS + 120_000) == {PARTITION: 0.0}
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 10_000), st.booleans()), max_size=20))
-def test_lag_is_never_negative_and_grows_no_faster_than_the_clock(looks: list[tuple[int, int, bool]]) -> None:
-    clock, now, last = LagClock(), NOW_MS, 0.0
-    answered: dict[tuple[str, int], int] = {}
-    for waiting, later, answers in looks:
+def test_lag_is_never_negative_and_grows_no_faster_than_the_clock(checks: list[tuple[int, int, bool]]) -> None:
+    clock, now, last_lag = LagClock(), NOW_MS, 0.0
+    answered_ms: dict[tuple[str, int], int] = {}
+    for waiting, later, has_answers in checks:
         now += later
-        answered = {ONE: now} if answers else answered
-        lag = clock.seconds({ONE: waiting}, answered, now)[ONE]
-        assert 0 <= lag <= last + later / 1_000 + 1e-6
-        last = lag
+        answered_ms = {PARTITION: now} if has_answers else answered_ms
+        lag = clock.seconds({PARTITION: waiting}, answered_ms, now)[PARTITION]
+        assert 0 <= lag <= last_lag + later / 1_000 + 1e-6
+        last_lag = lag

@@ -29,7 +29,7 @@ def test_rows_lag_and_look_ups_are_exported_by_table() -> None:
     assert (registry.get_sample_value("scorer_table_lag_seconds", of_table) or 0) >= 0
     assert registry.get_sample_value("scorer_table_unreadable_rows_total", {**of_table, "reason": "no-key"}) == 1
     results = [
-        registry.get_sample_value("scorer_table_lookups_total", {**of_table, "result": each}) for each in ("row", "no-row")
+        registry.get_sample_value("scorer_table_lookups_total", {**of_table, "result": result}) for result in ("row", "no-row")
     ]
     assert results == [1, 1]
 

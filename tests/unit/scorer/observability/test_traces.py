@@ -62,8 +62,11 @@ def test_two_batches_are_in_flight_where_commits_overlap(collector: Collector) -
     traces.end(first, {"infer": 0.5}, {"scored": 1})
     traces.end(second, {"infer": 0.25}, {"scored": 2})
     traces.close()
-    told = [attributes(span) for span in collector.spans]
-    assert [(row["scorer.stage.infer_seconds"], row["scorer.events.scored"]) for row in told] == [(0.5, 1), (0.25, 2)]
+    attributes_of_spans = [attributes(span) for span in collector.spans]
+    assert [(row["scorer.stage.infer_seconds"], row["scorer.events.scored"]) for row in attributes_of_spans] == [
+        (0.5, 1),
+        (0.25, 2),
+    ]
     assert {span.status.code for span in collector.spans} == {Status.STATUS_CODE_UNSET}
 
 
@@ -71,24 +74,24 @@ def test_links_are_to_sampled_spans_once_each_and_bounded(collector: Collector) 
     traces = OtlpTraces(collector.endpoint, "demo", "demo.a")
     unsampled, invalid = PARENTS[0][:-1] + b"0", b"00-" + b"0" * 32 + b"-" + b"1" * 16 + b"-01"
     parents: list[bytes] = [PARENTS[5], PARENTS[5], unsampled, invalid, *PARENTS]
-    taken = batch([[("traceparent", parent)] for parent in parents])
-    traces.begin(taken, PROVENANCE)
-    assert taken.carried is not None
-    assert taken.carried[0] == taken.carried[1] == [("traceparent", PARENTS[5])]
-    assert taken.carried[2] == [("traceparent", unsampled)]
+    traced = batch([[("traceparent", parent)] for parent in parents])
+    traces.begin(traced, PROVENANCE)
+    assert traced.carried is not None
+    assert traced.carried[0] == traced.carried[1] == [("traceparent", PARENTS[5])]
+    assert traced.carried[2] == [("traceparent", unsampled)]
     untouched = batch([[("traceparent", PARENTS[0])]])
     Traces().begin(untouched, PROVENANCE)
     assert untouched.carried is None
-    traces.end(taken, {}, {})
+    traces.end(traced, {}, {})
     traces.close()
     (span,) = collector.spans
     assert (len(span.links), span.dropped_links_count) == (1_024, len(PARENTS) - 1_024)
 
 
-def test_a_collector_that_is_away_holds_nothing_up() -> None:
+def test_an_unavailable_collector_delays_no_batch() -> None:
     traces = OtlpTraces("http://127.0.0.1:1", "demo", "demo.a")
     for _ in range(3):
-        taken = batch([None])
-        traces.begin(taken, PROVENANCE)
-        traces.end(taken, {}, {})
+        traced = batch([None])
+        traces.begin(traced, PROVENANCE)
+        traces.end(traced, {}, {})
     traces.close()

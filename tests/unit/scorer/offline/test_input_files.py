@@ -74,20 +74,20 @@ def decoded(path: Path, signature: Signature = SIGNATURE) -> Decoded:
         return create_decoder(for_lines(SETTINGS, signature), signature).decode(events)
 
 
-def as_lines(folder: Path) -> Path:
+def write_lines(folder: Path) -> Path:
     path = folder / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
     return path
 
 
-def as_parquet(folder: Path) -> Path:
+def write_parquet(folder: Path) -> Path:
     columns = {name: pyarrow.array([event[name] for event in EVENTS], TYPES.get(name)) for name in EVENTS[0]}
     columns["raw"] = pyarrow.array([base64.b64decode(event["raw"]) for event in EVENTS])
     parquet.write_table(pyarrow.table(columns), folder / "events.parquet", row_group_size=7)
     return folder / "events.parquet"
 
 
-def as_csv(folder: Path) -> Path:
+def write_csv(folder: Path) -> Path:
     with (folder / "events.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(EVENTS[0])
@@ -98,23 +98,23 @@ def as_csv(folder: Path) -> Path:
     return folder / "events.csv"
 
 
-@pytest.mark.parametrize("write", [as_parquet, as_csv])
+@pytest.mark.parametrize("write", [write_parquet, write_csv])
 def test_rows_are_decoded_to_the_tensors_of_their_events(write: Any, tmp_path: Path) -> None:
-    expected = decoded(as_lines(tmp_path))
-    found = decoded(write(tmp_path))
-    assert found.rows == expected.rows == list(range(20))
-    assert list(found.ids) == list(expected.ids)
-    assert {row: (p.reason, str(p)) for row, p in found.rejected.items()} == {
+    expected = decoded(write_lines(tmp_path))
+    actual = decoded(write(tmp_path))
+    assert actual.rows == expected.rows == list(range(20))
+    assert list(actual.ids) == list(expected.ids)
+    assert {row: (p.reason, str(p)) for row, p in actual.rejected.items()} == {
         row: (p.reason, str(p)) for row, p in expected.rejected.items()
     }
-    assert found.tensors.keys() == expected.tensors.keys()
+    assert actual.tensors.keys() == expected.tensors.keys()
     for name, tensor in expected.tensors.items():
-        assert found.tensors[name].dtype == tensor.dtype
-        for ours, theirs in zip(found.tensors[name], tensor, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        assert actual.tensors[name].dtype == tensor.dtype
+        for actual_row, expected_row in zip(actual.tensors[name], tensor, strict=True):
+            np.testing.assert_array_equal(actual_row, expected_row)
 
 
-def test_a_row_that_is_no_row_is_rejected_alone(tmp_path: Path) -> None:
+def test_only_invalid_rows_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"\xef\xbb\xbfa,b\n1,2\n\n1,2,3\n4\n" + b'"' + b"x" * 3_000_000 + b'",1\n5,6\n')
     signature = parse_signature('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')

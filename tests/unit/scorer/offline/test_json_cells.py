@@ -45,7 +45,7 @@ def test_values_of_each_type_keep_their_exact_text(kind: str) -> None:
     assert column_json("c", array.slice(1)) == column_json("c", array)[1:]
 
 
-def test_each_float32_survives_its_text() -> None:
+def test_each_float32_is_read_back_from_its_text() -> None:
     numbers = np.random.default_rng(0).integers(0, 2**31 - 2**24, 10_000, np.int32).view(np.float32)
     numbers = numbers[np.isfinite(numbers)]
     texts = column_json("c", pa.array(numbers))

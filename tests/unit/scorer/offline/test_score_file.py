@@ -43,10 +43,10 @@ def test_names_with_a_prefix_leave_fields_of_lines() -> None:
 def test_lines_are_texts_in_csv_and_parquet() -> None:
     cells = list(scored().csv_rows())
     assert cells[0] == ['{"a": 1.10}', "0.50", "high", "scored", ""]
-    written = io.StringIO()
-    csv.writer(written).writerows(cells)
+    csv_text = io.StringIO()
+    csv.writer(csv_text).writerows(cells)
     batch = scored().record_batch()
-    assert batch.column("event").to_pylist() == [row[0] for row in csv.reader(io.StringIO(written.getvalue()))]
+    assert batch.column("event").to_pylist() == [row[0] for row in csv.reader(io.StringIO(csv_text.getvalue()))]
     assert batch.column("score").to_pylist() == [0.5] * 5 + [None]
 
 

@@ -1,4 +1,4 @@
-"""Dead letters read back: the event as it was, with the id it would have had."""
+"""Dead letters that are read for a replay: the original event, with the id that it would have had."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ NOW_MS = 10_000
 
 
 def dead(original: Headers, source: Position = SOURCE, **changes: Any) -> Headers:
-    said: dict[str, Any] = {"reason": "wrong-type", "error": "why", "model": "m:1@d", "at_ms": 1_000, "arm": "champion"}
-    return dead_headers(original, source=source, **{**said, **changes})
+    facts: dict[str, Any] = {"reason": "wrong-type", "error": "why", "model": "m:1@d", "at_ms": 1_000, "arm": "champion"}
+    return dead_headers(original, source=source, **{**facts, **changes})
 
 
 def letter(headers: Headers, value: bytes | None = b"{}", ids: JsonIdReader = NO_ID) -> Any:
@@ -35,16 +35,16 @@ headers_ = st.lists(
 
 
 @given(headers_)
-def test_the_original_headers_come_back_whatever_they_were(original: Headers) -> None:
+def test_any_original_headers_are_restored(original: Headers) -> None:
     assert original_headers(dead(original)) == original
     assert dead_letter_facts(dead(original))["source"] == str(SOURCE)
     assert dead_letter_facts(dead(dead(original), source=SOURCE._replace(offset=9)))["source"].endswith("/9")
 
 
-def test_the_event_goes_back_to_where_it_was_with_the_id_it_had() -> None:
-    back = letter(dead([("trace", b"t")]), b'{"id": "e1"}', JsonIdReader("id"))
-    assert back.record == ("events", b'{"id": "e1"}', b"key", 2, 0, [("trace", b"t"), ("ce_id", b"e1")])
-    assert (back.id, back.source, back.reason, back.at_ms) == ("e1", SOURCE, "wrong-type", 1_000)
+def test_the_event_returns_to_its_partition_with_its_id() -> None:
+    replayable = letter(dead([("trace", b"t")]), b'{"id": "e1"}', JsonIdReader("id"))
+    assert replayable.record == ("events", b'{"id": "e1"}', b"key", 2, 0, [("trace", b"t"), ("ce_id", b"e1")])
+    assert (replayable.id, replayable.source, replayable.reason, replayable.at_ms) == ("e1", SOURCE, "wrong-type", 1_000)
 
 
 @pytest.mark.parametrize(
@@ -64,35 +64,35 @@ def test_the_event_goes_back_to_where_it_was_with_the_id_it_had() -> None:
         ([], b"[" * 100_000, "id", "eu/events/2/77"),
     ],
 )
-def test_the_id_follows_the_one_rule(headers: Headers, value: bytes | None, field: str | None, expected: str) -> None:
-    back = letter(dead(headers), value, JsonIdReader(field))
-    assert back.id == expected
-    names = [name for name, _ in back.record[5]]
+def test_the_id_is_that_of_the_scored_event(headers: Headers, value: bytes | None, field: str | None, expected: str) -> None:
+    replayable = letter(dead(headers), value, JsonIdReader(field))
+    assert replayable.id == expected
+    names = [name for name, _ in replayable.record[5]]
     assert names.count("ce_id") == 1
-    assert event_id(HeaderValues.from_headers(back.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
+    assert event_id(HeaderValues.from_headers(replayable.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
 
 
-def test_what_cannot_go_back_is_unfit() -> None:
+def test_events_that_cannot_be_replayed_are_rejected() -> None:
     nowhere: Headers = [("dead.source", b"nowhere")]
     for headers in ([], nowhere):
         with pytest.raises(NotReplayable, match=r"dead\.source"):
             letter(headers)
-    back = letter(dead([]), b"x" * 1_000)
-    check_target(back, {"events": (3, 2_000)})
-    for topics, why in (
+    replayable = letter(dead([]), b"x" * 1_000)
+    check_target(replayable, {"events": (3, 2_000)})
+    for topics, message in (
         ({"other": (3, 2_000)}, "not an input topic"),
         ({"events": (2, 2_000)}, "2 part"),
         ({"events": (3, 1_000)}, "10"),
     ):
-        with pytest.raises(NotReplayable, match=why):
-            check_target(back, topics)
+        with pytest.raises(NotReplayable, match=message):
+            check_target(replayable, topics)
 
 
 @pytest.mark.parametrize(
     ("deadline", "late"), [(b"9999", True), (b"10000", False), (b"90000", False), (b"soon", False), (None, False)]
 )
-def test_a_deadline_that_has_passed_stays_behind(deadline: bytes | None, late: bool) -> None:
-    stated: Headers = [] if deadline is None else [("deadline", deadline)]
-    back = letter(dead([("trace", b"t"), *stated, ("ce_id", b"e1")]))
-    assert back.late == late
-    assert back.record[5] == [("trace", b"t"), *([] if late else stated), ("ce_id", b"e1")]
+def test_a_passed_deadline_is_removed(deadline: bytes | None, late: bool) -> None:
+    deadline_headers: Headers = [] if deadline is None else [("deadline", deadline)]
+    replayable = letter(dead([("trace", b"t"), *deadline_headers, ("ce_id", b"e1")]))
+    assert replayable.late == late
+    assert replayable.record[5] == [("trace", b"t"), *([] if late else deadline_headers), ("ce_id", b"e1")]

@@ -7,12 +7,12 @@ from scorer.replay.read_dead_letter import ReplayableDeadLetter
 from scorer.replay.selection import DeadLetterSelection
 
 
-def test_a_selection_takes_by_reason_and_time() -> None:
+def test_dead_letters_are_selected_by_reason_and_time() -> None:
     source = Position("eu", "events", 2, 77)
     record: Record = ("events", b"v", None, 2, 0, [])
-    back = ReplayableDeadLetter("e1", source, "wrong-type", at_ms=1_000, record=record, size=1, late=False)
-    assert DeadLetterSelection().includes(back)
-    assert DeadLetterSelection(["wrong-type"], TimeRange(1_000, 1_001)).includes(back)
-    assert not DeadLetterSelection(["oversize"]).includes(back)
-    assert not DeadLetterSelection(window=TimeRange(1_001)).includes(back)
-    assert not DeadLetterSelection(window=TimeRange(None, 1_000)).includes(back)
+    dead_letter = ReplayableDeadLetter("e1", source, "wrong-type", at_ms=1_000, record=record, size=1, late=False)
+    assert DeadLetterSelection().includes(dead_letter)
+    assert DeadLetterSelection(["wrong-type"], TimeRange(1_000, 1_001)).includes(dead_letter)
+    assert not DeadLetterSelection(["oversize"]).includes(dead_letter)
+    assert not DeadLetterSelection(window=TimeRange(1_001)).includes(dead_letter)
+    assert not DeadLetterSelection(window=TimeRange(None, 1_000)).includes(dead_letter)

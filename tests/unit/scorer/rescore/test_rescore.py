@@ -38,7 +38,7 @@ def test_scores_are_selected_by_digest_status_and_time() -> None:
     ]
 
 
-def test_the_same_selection_has_the_same_name_and_another_one_another() -> None:
+def test_selections_are_named_by_their_criteria() -> None:
     names = [
         ScoreSelection(DIGEST).name(),
         ScoreSelection(None, ("expired",)).name(),
@@ -57,28 +57,28 @@ def test_further_fields_of_a_score_are_ignored() -> None:
 
 
 @given(st.sets(st.integers(0, 20 * GAP), max_size=50))
-def test_stretches_hold_every_offset_once_and_no_long_gap(wanted: set[int]) -> None:
-    ranges = spans(wanted)
-    assert sorted(wanted) == [o for low, high in ranges for o in sorted(wanted) if low <= o < high]
-    assert all(low in wanted and high - 1 in wanted for low, high in ranges)
+def test_spans_have_every_offset_once_and_no_long_gap(offsets: set[int]) -> None:
+    ranges = spans(offsets)
+    assert sorted(offsets) == [offset for low, high in ranges for offset in sorted(offsets) if low <= offset < high]
+    assert all(low in offsets and high - 1 in offsets for low, high in ranges)
     assert all(later[0] - before[1] >= GAP for before, later in pairwise(ranges))
 
 
 def test_a_job_continues_at_its_recorded_position_and_ignores_other_jobs() -> None:
-    first, other, repeated = (JobProgress(minimal(), name) for name in ("a", "a-b", "a"))
-    asked = definition(ScoreSelection(DIGEST), None, "out", "id")
-    written = [
-        first.begin(asked),
-        first.move(2, 10, RescoreCounts(corrected=3, refused={"malformed": 1})),
-        first.move(2, 20, RescoreCounts(corrected=1)),
+    job, other_job, resumed_job = (JobProgress(minimal(), name) for name in ("a", "a-b", "a"))
+    job_definition = definition(ScoreSelection(DIGEST), None, "out", "id")
+    records = [
+        job.begin(job_definition),
+        job.move(2, 10, RescoreCounts(corrected=3, refused={"malformed": 1})),
+        job.move(2, 20, RescoreCounts(corrected=1)),
     ]
-    written += [other.begin({}), other.move(2, 99, RescoreCounts(unfit=5))]
-    for _, value, key, *_ in written:
-        repeated._apply(key or b"", value or b"")
-    repeated.check("a", asked)
-    assert (repeated.places[2].next, repeated.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
+    records += [other_job.begin({}), other_job.move(2, 99, RescoreCounts(unfit=5))]
+    for _, value, key, *_ in records:
+        resumed_job._apply(key or b"", value or b"")
+    resumed_job.check("a", job_definition)
+    assert (resumed_job.places[2].next, resumed_job.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
     with pytest.raises(Fatal, match=r"started with statuses \['fallback', 'scored'\], not \['expired'\]"):
-        repeated.check("a", definition(ScoreSelection(DIGEST, ("expired",)), None, "out", "id"))
+        resumed_job.check("a", definition(ScoreSelection(DIGEST, ("expired",)), None, "out", "id"))
 
 
 def test_a_feature_log_without_all_fields_of_the_version_is_not_read() -> None:

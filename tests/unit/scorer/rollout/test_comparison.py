@@ -29,11 +29,14 @@ from scorer.scores.outputs import Scores
 
 PLACE = ("events", 0)
 USUAL = Limits()
-BAD = Poison(Reason.MALFORMED, "no JSON")
+MALFORMED = Poison(Reason.MALFORMED, "no JSON")
 
 
 class Doubling:
-    """A version that doubles the number of an event, big from 10 on, and raises for batches with a number in `errors`."""
+    """A version that doubles the number of an event, and raises for batches with a number in `errors`.
+
+    The decision is big for numbers of 10 and more.
+    """
 
     def __init__(self, errors: dict[int, Exception]) -> None:
         self.errors = errors
@@ -42,7 +45,7 @@ class Doubling:
     def decode(self, values: Sequence[bytes | None], _: object) -> Decoded:
         rows = [row for row, value in enumerate(values) if value is not None]
         column = np.array([float(values[row] or b"") for row in rows])
-        return Decoded(rows, [None] * len(rows), {"x": column}, {r: BAD for r, v in enumerate(values) if v is None})
+        return Decoded(rows, [None] * len(rows), {"x": column}, {r: MALFORMED for r, v in enumerate(values) if v is None})
 
     def score(self, tensors: dict[str, Any]) -> Any:
         column = tensors["x"]
@@ -63,7 +66,7 @@ class Doubling:
         """Accept that the version works."""
 
 
-def given_by(count: int, errors: dict[int, Exception]) -> EventAnswers:
+def answers_of(count: int, errors: dict[int, Exception]) -> EventAnswers:
     values = [None if number % 7 == 6 else b"%d" % number for number in range(count)]
     return answers(cast(LoadedModel, Doubling(errors)), values, ListedMetadata.empty(count))
 
@@ -71,7 +74,7 @@ def given_by(count: int, errors: dict[int, Exception]) -> EventAnswers:
 @examples(max_examples=50)
 @given(st.integers(1, 60), st.sets(st.integers(0, 59)))
 def test_every_event_has_its_answer_or_its_reason(count: int, failing: set[int]) -> None:
-    results = given_by(count, {number: InferenceFailed("no") for number in failing})
+    results = answers_of(count, {number: InferenceFailed("no") for number in failing})
     for number in range(count):
         if number % 7 == 6:
             expected: str | None = Reason.MALFORMED
@@ -89,15 +92,15 @@ def test_every_event_has_its_answer_or_its_reason(count: int, failing: set[int])
 
 def test_an_unavailable_server_rejects_no_event() -> None:
     with pytest.raises(Retriable):
-        given_by(5, {3: Retriable("unavailable")})
+        answers_of(5, {3: Retriable("unavailable")})
 
 
-def of(scores: Sequence[Any]) -> EventAnswers:
-    """Return answers with these scores, None for a dead letter; numbers from 0.5 on decide yes."""
+def answers_with(scores: Sequence[Any]) -> EventAnswers:
+    """Return answers with these scores, None for a dead letter. Numbers of 0.5 and more decide yes."""
     results = EventAnswers(len(scores))
     for row, score in enumerate(scores):
         if score is None:
-            results.rejected[row] = BAD
+            results.rejected[row] = MALFORMED
             continue
         results.scores[row] = orjson.dumps(score)
         if isinstance(score, float):
@@ -109,28 +112,37 @@ def of(scores: Sequence[Any]) -> EventAnswers:
 def folded(pairs: Sequence[tuple[Any, Any]], size: int = 1_000) -> Differences:
     fold = Differences()
     for start in range(0, len(pairs), size):
-        some = pairs[start : start + size]
-        offsets = list(range(start, start + len(some)))
-        fold.add(PLACE, offsets, [b"%d" % o for o in offsets], of([a for a, _ in some]), of([b for _, b in some]))
+        chunk = pairs[start : start + size]
+        offsets = list(range(start, start + len(chunk)))
+        fold.add(
+            PLACE,
+            offsets,
+            [b"%d" % offset for offset in offsets],
+            answers_with([a for a, _ in chunk]),
+            answers_with([b for _, b in chunk]),
+        )
     return fold
 
 
-one_score = st.none() | st.floats(0.0, 1.0, width=32)
+single_scores = st.none() | st.floats(0.0, 1.0, width=32)
 
 
 @examples(max_examples=60)
-@given(st.lists(st.tuples(one_score, one_score), max_size=80), st.integers(1, 30))
+@given(st.lists(st.tuples(single_scores, single_scores), max_size=80), st.integers(1, 30))
 def test_counts_are_those_of_a_plain_recomputation(pairs: list[tuple[float | None, float | None]], size: int) -> None:
     fold = folded(pairs, size)
-    both = [(a, b, at) for at, (a, b) in enumerate(pairs) if a is not None and b is not None]
-    assert (fold.events, fold.both) == (len(pairs), len(both))
+    scored_by_both = [(a, b, at) for at, (a, b) in enumerate(pairs) if a is not None and b is not None]
+    assert (fold.events, fold.both) == (len(pairs), len(scored_by_both))
     assert fold.dead == {"champion": sum(a is None for a, _ in pairs), "candidate": sum(b is None for _, b in pairs)}
     assert fold.newly.total() == sum(a is not None and b is None for a, b in pairs)
     assert fold.cured == sum(a is None and b is not None for a, b in pairs)
-    assert fold.flips == Counter(("yes" if a >= 0.5 else "no", "yes" if b >= 0.5 else "no") for a, b, _ in both)
-    sizes = sorted((abs(a - b) for a, b, _ in both if a != b), reverse=True)
-    assert [each.size for each in fold.largest()] == sizes[:LARGEST]
-    assert all(abs(pairs[each.event.offset][0] - pairs[each.event.offset][1]) == each.size for each in fold.largest())  # type: ignore[operator]
+    assert fold.flips == Counter(("yes" if a >= 0.5 else "no", "yes" if b >= 0.5 else "no") for a, b, _ in scored_by_both)
+    sizes = sorted((abs(a - b) for a, b, _ in scored_by_both if a != b), reverse=True)
+    assert [difference.size for difference in fold.largest()] == sizes[:LARGEST]
+    assert all(
+        abs(pairs[difference.event.offset][0] - pairs[difference.event.offset][1]) == difference.size
+        for difference in fold.largest()
+    )  # type: ignore[operator]
     assert fold.changed == len(sizes)
     assert fold.total == pytest.approx(sum(sizes))
 
@@ -153,52 +165,52 @@ def test_scores_of_any_shape_are_compared_place_by_place(before: Any, after: Any
     assert (difference.size, difference.event.offset) == (size, 0)
 
 
-def test_the_sample_is_bounded_and_the_same_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_is_bounded_and_the_same_for_any_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "SAMPLE", 500)
     generator = np.random.default_rng(3)
     pairs = [(float(a), float(b)) for a, b in generator.random((5_000, 2))]
-    whole, parts = folded(pairs, 5_000), folded(pairs, 37)
-    assert whole.drift() == parts.drift()
-    assert 200 < whole._pairs.pairs().shape[1] <= 500
-    psi, ks = whole.drift()
+    in_one_batch, in_small_batches = folded(pairs, 5_000), folded(pairs, 37)
+    assert in_one_batch.drift() == in_small_batches.drift()
+    assert 200 < in_one_batch._pairs.pairs().shape[1] <= 500
+    psi, ks = in_one_batch.drift()
     assert 0.0 <= (psi if psi is not None else 1.0) < 0.1
     assert 0.0 < (ks or 0.0) < 0.15
 
 
-def test_drift_is_that_of_decisions_where_scores_are_no_numbers_and_none_without_both() -> None:
-    fold, nothing = Differences(), folded([("a", "b")])
-    champion, candidate = of([[1.0]] * 100), of([[1.0]] * 100)
+def test_drift_is_that_of_decisions_if_scores_are_no_numbers() -> None:
+    fold, without_decisions = Differences(), folded([("a", "b")])
+    champion, candidate = answers_with([[1.0]] * 100), answers_with([[1.0]] * 100)
     champion.decisions = [*["yes"] * 50, *["no"] * 50]
     candidate.decisions = [*["yes"] * 90, *["no"] * 10]
     fold.add(PLACE, range(100), [b""] * 100, champion, candidate)
     psi, ks = fold.drift()
     assert (psi or 0.0) > 0.25
     assert ks is None
-    assert nothing.drift() == (None, None)
+    assert without_decisions.drift() == (None, None)
 
 
 def test_rules_and_the_verdict() -> None:
-    same = [(n / 1_000, n / 1_000) for n in range(1_000)]
+    equal_pairs = [(n / 1_000, n / 1_000) for n in range(1_000)]
 
-    def passed(pairs: Sequence[tuple[Any, Any]], limits: Limits = USUAL, seconds: float = 1.0) -> tuple[bool, list[str]]:
+    def verdict_of(pairs: Sequence[tuple[Any, Any]], limits: Limits = USUAL, seconds: float = 1.0) -> tuple[bool, list[str]]:
         compared = ComparisonRun(folded(pairs), {"champion": 1.0, "candidate": seconds}, {PLACE: Bounds(0, len(pairs))})
         report = build_report("champion", "candidate", compared, limits)
         orjson.dumps(report.to_dict())
         return report.passed, [rule.name for rule in report.rules if rule.beyond]
 
-    assert passed(same) == (True, [])
-    assert passed([]) == (False, [])
-    assert passed([(0.5, None)] * 10) == (False, [])  # no event was scored by both versions
-    assert passed([*same, *[(0.5, None)] * 6]) == (False, ["errors"])
-    assert passed([*same, *[(None, None)] * 500]) == (True, [])
-    assert passed([*same, *[(0.49, 0.51)] * 60]) == (False, ["flips"])
-    assert passed([(a, a / 2) for a, _ in same], Limits(flips=1.0)) == (False, ["psi"])
-    assert passed(same, seconds=9.0) == (True, [])
-    assert passed(same, Limits(cost=1.5), seconds=9.0) == (False, ["cost"])
-    assert passed([([1.0], [2.0])] * 10) == (True, [])  # neither numbers nor decisions: errors alone
+    assert verdict_of(equal_pairs) == (True, [])
+    assert verdict_of([]) == (False, [])
+    assert verdict_of([(0.5, None)] * 10) == (False, [])  # no event was scored by both versions
+    assert verdict_of([*equal_pairs, *[(0.5, None)] * 6]) == (False, ["errors"])
+    assert verdict_of([*equal_pairs, *[(None, None)] * 500]) == (True, [])
+    assert verdict_of([*equal_pairs, *[(0.49, 0.51)] * 60]) == (False, ["flips"])
+    assert verdict_of([(a, a / 2) for a, _ in equal_pairs], Limits(flips=1.0)) == (False, ["psi"])
+    assert verdict_of(equal_pairs, seconds=9.0) == (True, [])
+    assert verdict_of(equal_pairs, Limits(cost=1.5), seconds=9.0) == (False, ["cost"])
+    assert verdict_of([([1.0], [2.0])] * 10) == (True, [])  # neither numbers nor decisions: errors alone
 
 
-NAMED = parse_signature(
+TWO_OUTPUTS = parse_signature(
     orjson.dumps(
         {
             "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}],
@@ -209,7 +221,7 @@ NAMED = parse_signature(
 )
 
 
-class OfTwoOutputs(Doubling):
+class TwoOutputVersion(Doubling):
     """A version whose `risk` is a hundredth of an event's number to a power, and whose `amount` is `amount`."""
 
     def __init__(self, power: float, amount: float) -> None:
@@ -218,16 +230,16 @@ class OfTwoOutputs(Doubling):
 
     def score(self, tensors: dict[str, Any]) -> Any:
         risk = (tensors["x"] / 100) ** self._power
-        return Scores(NAMED, {"y": risk.reshape(-1, 1), "z": np.full((len(risk), 1), self._amount)})
+        return Scores(TWO_OUTPUTS, {"y": risk.reshape(-1, 1), "z": np.full((len(risk), 1), self._amount)})
 
 
-def of_two_outputs(power: float, amount: float) -> EventAnswers:
+def answers_of_two_outputs(power: float, amount: float) -> EventAnswers:
     values = [b"%d" % number for number in range(100)]
-    return answers(cast(LoadedModel, OfTwoOutputs(power, amount)), values, ListedMetadata.empty(100))
+    return answers(cast(LoadedModel, TwoOutputVersion(power, amount)), values, ListedMetadata.empty(100))
 
 
-def test_of_several_outputs_the_one_that_decides_is_compared_as_a_distribution() -> None:
-    champion, candidate = of_two_outputs(1.0, 5.0), of_two_outputs(8.0, 5.0)
+def test_the_deciding_output_is_compared_as_a_distribution() -> None:
+    champion, candidate = answers_of_two_outputs(1.0, 5.0), answers_of_two_outputs(8.0, 5.0)
     assert champion.numbers.tolist() == (np.arange(100) / 100).tolist()
     fold = Differences()
     fold.add(PLACE, list(range(100)), [b""] * 100, champion, candidate)
@@ -239,6 +251,6 @@ def test_of_several_outputs_the_one_that_decides_is_compared_as_a_distribution()
 
 def test_a_difference_in_an_output_that_does_not_decide_is_a_difference() -> None:
     fold = Differences()
-    fold.add(PLACE, list(range(100)), [b""] * 100, of_two_outputs(1.0, 5.0), of_two_outputs(1.0, 7.0))
+    fold.add(PLACE, list(range(100)), [b""] * 100, answers_of_two_outputs(1.0, 5.0), answers_of_two_outputs(1.0, 7.0))
     assert (fold.changed, fold.total, fold.flipped()) == (100, 200.0, 0)
     assert fold.drift()[1] == 0.0

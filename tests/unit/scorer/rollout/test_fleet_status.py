@@ -32,37 +32,40 @@ def fleet(*records: ScorerStatus, received_at: float = NOW) -> Fleet:
     return received
 
 
-def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), received_at: float = NOW) -> fleet_status.MoveProgress:
-    return fleet_status.move_progress(MOVE, fleet(*records, received_at=received_at), {("in", p) for p in wanted}, NOW)
+def verdict(*records: ScorerStatus, partitions: tuple[int, ...] = (), received_at: float = NOW) -> fleet_status.MoveProgress:
+    return fleet_status.move_progress(MOVE, fleet(*records, received_at=received_at), {("in", p) for p in partitions}, NOW)
 
 
 def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
-    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 8, (2,)), wanted=(0, 1, 2)).outcome == FLIPPED
-    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 6, (2,)), wanted=(0, 1, 2)).outcome == WAITING
-    gap = verdict(status_of("a", 7, (0, 1)), status_of("b", 7), wanted=(0, 1, 2))
-    assert (gap.outcome, gap.missing) == (WAITING, (("in", 2),))
+    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 8, (2,)), partitions=(0, 1, 2)).outcome == FLIPPED
+    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 6, (2,)), partitions=(0, 1, 2)).outcome == WAITING
+    progress = verdict(status_of("a", 7, (0, 1)), status_of("b", 7), partitions=(0, 1, 2))
+    assert (progress.outcome, progress.missing) == (WAITING, (("in", 2),))
     assert verdict().outcome == WAITING
 
 
 def test_scorers_that_stopped_or_follow_another_tag_are_ignored() -> None:
     assert verdict(status_of("a", 7), status_of("b", 6, state="stopped"), status_of("c", 6, tag="canary")).outcome == FLIPPED
     assert verdict(status_of("a", 7), received_at=NOW - STALE_SECONDS).outcome == WAITING
-    assert verdict(status_of("a", 7, (0,)), status_of("shadow.a", 6, (0, 1), shadow=True), wanted=(0,)).outcome == FLIPPED
+    assert verdict(status_of("a", 7, (0,)), status_of("shadow.a", 6, (0, 1), shadow=True), partitions=(0,)).outcome == FLIPPED
     assert verdict(status_of("shadow.a", 7, (0,), shadow=True)).outcome == WAITING, "a shadow does not count"
-    both = fleet(status_of("b", 7, (1,)))
-    both.last |= fleet(status_of("a", 6, (0,)), received_at=NOW - STALE_SECONDS).last
-    assert fleet_status.live_partitions(MOVE, both, NOW) == {("in", 1)}
-    assert fleet_status.move_progress(MOVE, both, {("in", 1)}, NOW).outcome == FLIPPED
+    live_and_stale = fleet(status_of("b", 7, (1,)))
+    live_and_stale.last |= fleet(status_of("a", 6, (0,)), received_at=NOW - STALE_SECONDS).last
+    assert fleet_status.live_partitions(MOVE, live_and_stale, NOW) == {("in", 1)}
+    assert fleet_status.move_progress(MOVE, live_and_stale, {("in", 1)}, NOW).outcome == FLIPPED
 
 
 def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_all_have_decided() -> None:
     refusals = {"2.0.0": "golden example 1"}
     assert verdict(status_of("a", 6, refused=refusals, aspired_revision=6)).outcome == WAITING
-    both = status_of("a", 6, refused=refusals, aspired_revision=7), status_of("b", 6, aspired_revision=7)
-    assert verdict(*both).outcome == WAITING
-    ended = verdict(both[0], status_of("b", 7, aspired_revision=7))
-    assert ended.outcome == REFUSED
-    assert [(s.scorer, s.outcome, s.reason) for s in ended.scorers] == [("a", REFUSED, "golden example 1"), ("b", FLIPPED, "")]
+    statuses = status_of("a", 6, refused=refusals, aspired_revision=7), status_of("b", 6, aspired_revision=7)
+    assert verdict(*statuses).outcome == WAITING
+    progress = verdict(statuses[0], status_of("b", 7, aspired_revision=7))
+    assert progress.outcome == REFUSED
+    assert [(scorer.scorer, scorer.outcome, scorer.reason) for scorer in progress.scorers] == [
+        ("a", REFUSED, "golden example 1"),
+        ("b", FLIPPED, ""),
+    ]
 
 
 @pytest.mark.parametrize("key", [None, b"", records.notice_key("prod").encode()])
@@ -98,9 +101,9 @@ def test_large_records_are_bounded_together() -> None:
 
 def test_a_move_wants_no_more_partitions_than_a_topic_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_status, "WANTED_PARTITIONS", 3)
-    wanted = {("in", 0)}
-    fleet_status.add_partitions(wanted, [("in", number) for number in range(9)])
-    assert wanted == {("in", 0), ("in", 1), ("in", 2)}
+    partitions = {("in", 0)}
+    fleet_status.add_partitions(partitions, [("in", number) for number in range(9)])
+    assert partitions == {("in", 0), ("in", 1), ("in", 2)}
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def registry(status: int) -> Iterator[SchemaRegistrySettings]:
         (403, RegistrationDenied),
     ],
 )
-def test_only_a_registry_that_rejects_the_schema_itself_refuses_it(status: int, error: type[Exception]) -> None:
+def test_only_a_rejection_of_the_schema_itself_refuses_it(status: int, error: type[Exception]) -> None:
     with registry(status) as settings, pytest.raises(error) as raised:
         register_header(settings, f"log{status}", "avro", '"string"', "the feature log")
     assert raised.type is error

@@ -1,4 +1,4 @@
-"""Score records in Avro and Protobuf say what the JSON record says, to readers that are not ours."""
+"""Score records in Avro and Protobuf equal the JSON record for readers of other libraries."""
 
 import io
 import json
@@ -82,13 +82,13 @@ FORMATS: list[tuple[Callable[..., RecordEncoder], Callable[[bytes], Any], Callab
 ]
 
 
-@pytest.mark.parametrize(("kind", "read", "ours"), FORMATS, ids=["avro", "protobuf"])
+@pytest.mark.parametrize(("kind", "read_record", "as_json_record"), FORMATS, ids=["avro", "protobuf"])
 @settings(max_examples=60)
 @given(batch=rows, fallback=st.sampled_from([None, "inference-failed"]))
-def test_every_record_says_what_the_json_record_says(
+def test_every_record_equals_the_json_record(
     kind: Callable[..., RecordEncoder],
-    read: Callable[[bytes], Any],
-    ours: Callable[[bytes, int], Any],
+    read_record: Callable[[bytes], Any],
+    as_json_record: Callable[[bytes, int], Any],
     batch: Rows,
     fallback: str | None,
 ) -> None:
@@ -98,24 +98,24 @@ def test_every_record_says_what_the_json_record_says(
         expected = json.loads(text)
         assert {name: expected.get(name) for name in acting} == acting
         assert record.startswith(b"HEAD")
-        assert read(record[4:]) == ({"fallback": None, **expected} if kind is AvroRecordEncoder else expected)
-        assert ours(record, 4) == expected
+        assert read_record(record[4:]) == ({"fallback": None, **expected} if kind is AvroRecordEncoder else expected)
+        assert as_json_record(record, 4) == expected
 
 
 @given(value=st.binary(max_size=40))
-def test_what_is_no_record_is_said_to_be_none(value: bytes) -> None:
-    for _, _, ours in FORMATS:
+def test_other_bytes_are_no_score_record(value: bytes) -> None:
+    for _, _, as_json_record in FORMATS:
         try:
-            ours(value, 0)
+            as_json_record(value, 0)
         except ValueError as error:
             assert "not a score record" in str(error)  # noqa: PT017 - some bytes are a record
 
 
-def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None:
+def test_nested_arrays_become_one_row_and_named_numbers_arrays() -> None:
     source = ("t", 0, 0)
     batch: Rows = [("a", [[1, 2], [3, 4]], None, source, 0), ("b", {"p": 0.5, "n": [1, 2]}, None, source, 0)]
-    for kind, read, _ in FORMATS:
-        document = [read(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
+    for kind, read_record, _ in FORMATS:
+        document = [read_record(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
         assert document == [[1, 2, 3, 4], {"p": [0.5], "n": [1, 2]}]
 
 
@@ -157,7 +157,7 @@ def test_carried_fields_are_read_by_the_schema_that_is_printed(carried: list[Row
         assert {name: getattr(document, name) if document.HasField(name) else None for name in TYPES} == expected
 
 
-def test_a_consumer_of_the_record_with_carried_fields_reads_one_without() -> None:
+def test_a_reader_with_carried_fields_reads_a_record_without_them() -> None:
     before = encoded(AvroRecordEncoder(b"", **PROVENANCE), [("a", 0.5, "late", ("t", 1, 2), 3)])[0]
     document: Any = fastavro.schemaless_reader(io.BytesIO(before), fastavro.parse_schema(schema.record()), carried_avro)
     assert document["carried"] == dict.fromkeys(TYPES)
@@ -183,7 +183,7 @@ def test_without_a_registry_a_record_has_no_header(format_: str) -> None:
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
 @pytest.mark.parametrize("value", [b"", b"null", b"\0", b"\0\0\0\0\1", b"\0\0\0\0\1\0", b'{"id": "e1", "score": 0.5}'])
 def test_bytes_that_name_no_event_are_no_score(format_: str, url: str | None, value: bytes) -> None:
-    """An empty message of Protobuf, which a record without a value comes down to, is well formed."""
+    """An empty message of Protobuf, which equals a record without a value, is well formed."""
     configured = settings_of("json", output=format_)
     registry = configured.schema_registry.model_copy(update={"url": url})
     with pytest.raises(ValueError, match="not a score record"):

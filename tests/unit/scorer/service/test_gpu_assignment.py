@@ -32,7 +32,7 @@ int cuDeviceGetCount(int *count) {
     return 0;
 }
 """
-"""What libcuda.so.1 does of all this: it counts the GPUs that CUDA_VISIBLE_DEVICES leaves."""
+"""A substitute of libcuda.so.1 that counts the GPUs in CUDA_VISIBLE_DEVICES."""
 
 PROGRAM = """
 import os
@@ -57,7 +57,7 @@ cli.main()
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a driver library that has as many GPUs as FAKE_GPUS says."""
+    """Return the folder of a driver library with FAKE_GPUS devices."""
     folder = tmp_path_factory.mktemp("driver")
     source = folder / "driver.c"
     source.write_text(DRIVER)
@@ -65,55 +65,59 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def started(
+def run_scorer(
     folder: Path, driver: Path, environment: dict[str, str], devices: Any = "all", workers: int = 0
 ) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
     """Run `scorer run`. Return the GPUs that each worker sees, by replica, and the finished command."""
-    seen = folder / "seen"
-    seen.mkdir()
+    output_folder = folder / "seen"
+    output_folder.mkdir()
     model = {"device": "cuda", "devices": devices, "cache": "cache"}
     config = merged(STATED, {"model": model, "replica": "r", "http": {"listen": "127.0.0.1:0"}})
     (folder / "scorer.yaml").write_text(yaml.safe_dump(config))
     flags = ["--workers", str(workers)] if workers else []
     variables = {**os.environ, "LD_LIBRARY_PATH": str(driver), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", PROGRAM, "run", "../scorer.yaml", *flags],
-        cwd=seen,
+        cwd=output_folder,
         env=variables,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    return {file.name: file.read_text() for file in seen.iterdir()}, done
+    return {file.name: file.read_text() for file in output_folder.iterdir()}, completed
 
 
 def test_there_is_a_worker_for_each_visible_gpu(tmp_path: Path, driver: Path) -> None:
-    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "3"})
-    assert seen == {"r-0": "0", "r-1": "1", "r-2": "2"}, done.stderr
+    gpus_by_replica, completed = run_scorer(tmp_path, driver, {"FAKE_GPUS": "3"})
+    assert gpus_by_replica == {"r-0": "0", "r-1": "1", "r-2": "2"}, completed.stderr
 
 
 def test_workers_share_the_gpus_that_cuda_visible_devices_leaves(tmp_path: Path, driver: Path) -> None:
-    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "GPU-8a3c, 2"}, workers=3)
-    assert seen == {"r-0": "GPU-8a3c", "r-1": "2", "r-2": "GPU-8a3c"}, done.stderr
+    gpus_by_replica, completed = run_scorer(
+        tmp_path, driver, {"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "GPU-8a3c, 2"}, workers=3
+    )
+    assert gpus_by_replica == {"r-0": "GPU-8a3c", "r-1": "2", "r-2": "GPU-8a3c"}, completed.stderr
 
 
 def test_model_devices_are_numbers_among_the_visible_gpus(tmp_path: Path, driver: Path) -> None:
-    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "3", "CUDA_VISIBLE_DEVICES": "5,6,7"}, devices=[2, 0])
-    assert seen == {"r-0": "7", "r-1": "5"}, done.stderr
+    gpus_by_replica, completed = run_scorer(
+        tmp_path, driver, {"FAKE_GPUS": "3", "CUDA_VISIBLE_DEVICES": "5,6,7"}, devices=[2, 0]
+    )
+    assert gpus_by_replica == {"r-0": "7", "r-1": "5"}, completed.stderr
 
 
 @pytest.mark.parametrize("failure", [{"FAKE_GPUS": "0"}, {"FAKE_ERROR": "100"}, {"FAKE_CRASH": "1"}])
 def test_without_a_countable_gpu_one_worker_starts_and_reports(tmp_path: Path, driver: Path, failure: dict[str, str]) -> None:
-    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "1", **failure})
-    assert seen == {"r": "unset"}, done.stderr
+    gpus_by_replica, completed = run_scorer(tmp_path, driver, {"FAKE_GPUS": "1", **failure})
+    assert gpus_by_replica == {"r": "unset"}, completed.stderr
 
 
 def test_a_device_that_is_not_visible_ends_the_command_before_any_worker_starts(tmp_path: Path, driver: Path) -> None:
-    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "0,1"}, devices=[2])
-    assert done.returncode == USAGE
-    assert "model.devices names GPU 2, but 2 are visible, numbered from 0 (CUDA_VISIBLE_DEVICES=0,1)" in done.stderr
-    assert seen == {}
+    gpus_by_replica, completed = run_scorer(tmp_path, driver, {"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "0,1"}, devices=[2])
+    assert completed.returncode == USAGE
+    assert "model.devices names GPU 2, but 2 are visible, numbered from 0 (CUDA_VISIBLE_DEVICES=0,1)" in completed.stderr
+    assert gpus_by_replica == {}
 
 
 @pytest.mark.parametrize(

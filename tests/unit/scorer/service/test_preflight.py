@@ -1,4 +1,4 @@
-"""Whether the process of a member of the group with our replica is alive."""
+"""Whether the process of a group member with the same replica name is alive."""
 
 import pytest
 
@@ -10,7 +10,7 @@ OUTLASTED = EXPIRY + 0.1
 
 
 @pytest.mark.parametrize(
-    ("waited", "silent", "alive"),
+    ("waited_seconds", "silent_seconds", "alive"),
     [
         (SILENT_SECONDS - 0.1, 0.0, None),  # its last record may have been written before the check began
         (SILENT_SECONDS, 0.0, None),  # a record alone may be forged
@@ -23,12 +23,14 @@ OUTLASTED = EXPIRY + 0.1
         (SILENT_SECONDS + 0.1, SILENT_SECONDS + 0.1, False),  # no record since the start
     ],
 )
-def test_a_member_that_outlasts_its_session_lives_and_one_that_is_silent_is_dead(
-    waited: float, silent: float, alive: bool | None
+def test_a_member_that_outlasts_its_session_is_alive_and_a_silent_member_is_dead(
+    waited_seconds: float, silent_seconds: float, alive: bool | None
 ) -> None:
-    assert is_other_process_alive(waited, silent, False, EXPIRY) is alive
+    assert is_other_process_alive(waited_seconds, silent_seconds, False, EXPIRY) is alive
 
 
 def test_without_a_readable_status_topic_a_member_that_outlasts_its_session_is_alive() -> None:
-    verdicts = [is_other_process_alive(waited, waited, True, EXPIRY) for waited in (0.0, EXPIRY, OUTLASTED)]
+    verdicts = [
+        is_other_process_alive(waited_seconds, waited_seconds, True, EXPIRY) for waited_seconds in (0.0, EXPIRY, OUTLASTED)
+    ]
     assert verdicts == [None, None, True]

@@ -1,4 +1,4 @@
-"""Which of several processes with one replica ends, by the members of their group alone."""
+"""Which of several processes with one replica name ends, decided by the members of their group."""
 
 import contextlib
 from collections.abc import Callable, Set
@@ -15,42 +15,42 @@ from tests.unit.scorer.minimal import minimal
 SETTLED = 12.0
 
 
-def test_a_process_that_was_alone_once_holds_the_replica_against_all_that_come_later() -> None:
+def test_a_process_that_was_alone_once_keeps_the_replica() -> None:
     claim = ReplicaClaim(SETTLED)
     assert not claim.lost("m", {"m"}, 0.0)
     assert claim.holds("m")
     assert not any(claim.lost("m", {"m", "a", "z"}, now) for now in (1.0, 100.0))
 
 
-def test_one_that_finds_another_waits_until_it_would_have_expired() -> None:
+def test_a_process_waits_until_another_member_would_have_expired() -> None:
     claim = ReplicaClaim(SETTLED)
     assert [claim.lost("z", {"a", "z"}, now) for now in (0.0, SETTLED, SETTLED + 0.1)] == [False, False, True]
 
 
-def test_the_smaller_member_id_yields_to_one_that_stays_for_twice_as_long() -> None:
+def test_the_smaller_member_id_yields_to_a_member_that_stays_twice_as_long() -> None:
     claim = ReplicaClaim(SETTLED)
     assert [claim.lost("a", {"a", "z"}, now) for now in (0.0, 2 * SETTLED, 2 * SETTLED + 0.1)] == [False, False, True]
 
 
-def test_a_dead_predecessor_that_expires_costs_nothing() -> None:
+def test_a_dead_predecessor_that_expires_has_no_effect() -> None:
     claim = ReplicaClaim(SETTLED)
     claim.lost("z", {"a", "z"}, 0.0)
     assert not claim.lost("z", {"z"}, SETTLED)
     assert claim.holds("z")
 
 
-def test_one_that_was_found_dead_at_the_start_does_not_count_however_long_it_stays() -> None:
+def test_a_member_that_was_dead_at_the_start_never_counts() -> None:
     claim = ReplicaClaim(SETTLED, {"a"})
     assert not any(claim.lost("z", {"a", "z"}, now) for now in (0.0, 1_000.0))
 
 
-def test_former_memberships_of_this_process_are_no_other_one() -> None:
+def test_former_memberships_of_this_process_do_not_count() -> None:
     claim = ReplicaClaim(SETTLED)
     claim.lost("first", {"first"}, 0.0)
     assert not any(claim.lost("second", {"first", "second"}, now) for now in (1.0, 1_000.0))
 
 
-def test_a_process_that_is_no_member_decides_nothing_and_loses_its_hold() -> None:
+def test_a_process_that_is_no_member_releases_its_claim_and_never_yields() -> None:
     claim = ReplicaClaim(SETTLED)
     claim.lost("m", {"m"}, 0.0)
     claim.release()
@@ -58,7 +58,7 @@ def test_a_process_that_is_no_member_decides_nothing_and_loses_its_hold() -> Non
     assert not claim.holds("m")
 
 
-def test_one_that_was_frozen_finds_its_successor_and_ends() -> None:
+def test_a_process_that_was_frozen_yields_to_its_successor() -> None:
     frozen, successor = ReplicaClaim(SETTLED), ReplicaClaim(SETTLED)
     frozen.lost("a", {"a"}, 0.0)
     successor.lost("z", {"z"}, 20.0)
@@ -73,15 +73,13 @@ def test_one_that_was_frozen_finds_its_successor_and_ends() -> None:
     st.permutations(["a", "b", "c", "d"]),
     st.lists(st.floats(0.0, 0.9), min_size=4, max_size=4),
 )
-def test_exactly_one_process_remains_of_those_that_join_at_any_times(
-    joined: list[float], names: list[str], late: list[float]
-) -> None:
+def test_exactly_one_of_the_joining_processes_remains(joined: list[float], names: list[str], late: list[float]) -> None:
     members = dict(zip(names, joined, strict=False))
     claims = {name: ReplicaClaim(SETTLED) for name in members}
     for second in range(200):
         for name, offset in zip(list(claims), late, strict=False):
             now = second + offset
-            present = {other for other in claims if members[other] <= now}
+            present = {member for member in claims if members[member] <= now}
             if name in present and claims[name].lost(name, present, now):
                 del claims[name]
     assert len(claims) == 1
@@ -91,20 +89,22 @@ def unanswered() -> Set[str]:
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-@pytest.mark.parametrize(("ask", "lost"), [(lambda: {"m", "other"}, True), (lambda: {"m"}, False), (unanswered, False)])
-def test_the_guard_asks_the_group_once_there_is_a_member(ask: Callable[[], Set[str]], lost: bool) -> None:
-    asked: list[int] = []
+@pytest.mark.parametrize(
+    ("read_members", "is_lost"), [(lambda: {"m", "other"}, True), (lambda: {"m"}, False), (unanswered, False)]
+)
+def test_the_guard_queries_the_group_once_there_is_a_member(read_members: Callable[[], Set[str]], is_lost: bool) -> None:
+    requests: list[int] = []
 
-    def counted() -> Set[str]:
-        asked.append(1)
-        return ask()
+    def count_and_read() -> Set[str]:
+        requests.append(1)
+        return read_members()
 
-    guard = ReplicaGuard(ReplicaClaim(0.05), counted, check_seconds=0.01)
+    guard = ReplicaGuard(ReplicaClaim(0.05), count_and_read, check_seconds=0.01)
     with contextlib.closing(guard):
-        assert not asked
+        assert not requests
         guard.member = "m"
-        until((lambda: guard.lost) if lost else (lambda: asked), "an answer")
-        assert guard.lost is lost
+        until((lambda: guard.lost) if is_lost else (lambda: requests), "an answer")
+        assert guard.lost is is_lost
 
 
 @pytest.mark.parametrize(("protocol", "seconds"), [("classic", 8.0), ("consumer", 47.0)])

@@ -14,14 +14,14 @@ from tests.unit.scorer.minimal import minimal
 
 
 class Topic:
-    """A producer that keeps the records."""
+    """A producer that collects the records."""
 
     def __init__(self) -> None:
-        self.written: list[ScorerStatus] = []
+        self.records: list[ScorerStatus] = []
 
     def produce(self, _: str, value: bytes, __: bytes, *, on_delivery: Any) -> None:
-        self.written.append(msgspec.json.decode(value, type=ScorerStatus))
-        on_delivery(None, Message("status", 0, len(self.written), None, value))
+        self.records.append(msgspec.json.decode(value, type=ScorerStatus))
+        on_delivery(None, Message("status", 0, len(self.records), None, value))
 
     def poll(self, _: float) -> None:
         """Confirm nothing: `produce` has confirmed every record."""
@@ -41,19 +41,19 @@ def test_a_record_is_written_at_a_start_and_with_each_heartbeat() -> None:
     status_reporter = reporter(topic)
     for now in (0.0, 1.0, HEARTBEAT_SECONDS):
         status_reporter.tick(now)
-    assert [each.state for each in topic.written] == ["running", "running"]
+    assert [record.state for record in topic.records] == ["running", "running"]
 
 
 def test_a_scorer_reports_its_stop_unless_another_process_runs_under_its_name() -> None:
     topic = Topic()
     reporter(topic, replaced=True).close()
-    assert topic.written == []
+    assert topic.records == []
     reporter(topic).close()
-    assert [each.state for each in topic.written] == ["stopped"]
+    assert [record.state for record in topic.records] == ["stopped"]
 
 
-class Opened:
-    """Opens producers of a topic, and counts them."""
+class TopicFactory:
+    """A factory of producers of a topic, which counts them."""
 
     def __init__(self) -> None:
         self.topic = Topic()
@@ -64,39 +64,39 @@ class Opened:
         return self.topic
 
 
-def start_up(opened: Opened, waits_for: str | None) -> StartUpReporter:
-    return StartUpReporter(opened, minimal(), lambda: waits_for)  # type: ignore[arg-type]
+def start_up(factory: TopicFactory, waits_for: str | None) -> StartUpReporter:
+    return StartUpReporter(factory, minimal(), lambda: waits_for)  # type: ignore[arg-type]
 
 
 def test_a_start_up_that_waits_is_reported_with_the_reason_and_its_stop() -> None:
-    opened = Opened()
-    reports = start_up(opened, "model-registry: no answer")
-    until(lambda: opened.topic.written, "the record")
+    factory = TopicFactory()
+    reports = start_up(factory, "model-registry: no answer")
+    until(lambda: factory.topic.records, "the record")
     reports.close()
-    assert [(each.state, each.waiting) for each in opened.topic.written] == [
+    assert [(record.state, record.waiting) for record in factory.topic.records] == [
         ("waiting", "model-registry: no answer"),
         ("stopped", ""),
     ]
-    assert {each.scorer for each in opened.topic.written} == {minimal().owner}
+    assert {record.scorer for record in factory.topic.records} == {minimal().owner}
 
 
 def test_after_a_start_up_that_has_waited_no_stop_is_reported() -> None:
-    opened = Opened()
-    reports = start_up(opened, "model-registry: no answer")
-    until(lambda: opened.topic.written, "the record")
+    factory = TopicFactory()
+    reports = start_up(factory, "model-registry: no answer")
+    until(lambda: factory.topic.records, "the record")
     reports.end()
     reports.close()
-    assert [each.state for each in opened.topic.written] == ["waiting"]
+    assert [record.state for record in factory.topic.records] == ["waiting"]
 
 
 def test_a_start_up_that_proceeds_opens_no_producer() -> None:
-    opened = Opened()
+    factory = TopicFactory()
     checked = Event()
 
-    def waits_for() -> None:
+    def check_wait() -> None:
         checked.set()
 
-    reports = StartUpReporter(opened, minimal(), waits_for)  # type: ignore[arg-type]
+    reports = StartUpReporter(factory, minimal(), check_wait)  # type: ignore[arg-type]
     assert checked.wait(STEP_SECONDS)
     reports.close()
-    assert (opened.producers, opened.topic.written) == (0, [])
+    assert (factory.producers, factory.topic.records) == (0, [])

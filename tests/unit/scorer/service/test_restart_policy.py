@@ -17,7 +17,7 @@ def restarts(*serving: int) -> RestartPolicy:
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, -9, -11, 70])
-def test_all_end_where_none_has_served_or_the_next_start_of_the_last_would_meet_the_same_again(code: int) -> None:
+def test_all_workers_end_if_none_has_served_or_a_restart_would_fail_again(code: int) -> None:
     assert restarts().ended(0, code, NOW) is None
     assert restarts(0).ended(0, code, NOW) == (None if code in (2, 3) else NOW + FIRST_SECONDS)
 
@@ -30,14 +30,14 @@ def test_no_worker_ends_because_another_is_refused(code: int) -> None:
     assert policy.ended(0, code, NOW) is None, "no worker serves"
 
 
-def test_a_worker_that_keeps_ending_waits_longer_and_longer_by_itself() -> None:
-    policy, now, waits = restarts(0, 1), NOW, []
+def test_the_restart_delay_of_a_worker_grows_independently_of_others() -> None:
+    policy, now, delays = restarts(0, 1), NOW, []
     for _ in range(9):
-        again = policy.ended(1, -9, now)
-        assert again is not None
-        waits.append(again - now)
-        now = again
-    assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+        restart_at = policy.ended(1, -9, now)
+        assert restart_at is not None
+        delays.append(restart_at - now)
+        now = restart_at
+    assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
     assert policy.ended(0, -9, now) == now + FIRST_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""The supervisor with workers that do one thing each: hang in three ways, crash before they serve, or after."""
+"""The supervisor with workers that hang in three ways, or crash before or after they serve."""
 
 import json
 import re
@@ -120,12 +120,12 @@ def test_a_worker_that_does_not_end_in_time_prints_its_stacks_and_is_killed_and_
         r"worker \d \(process \d+\) did not end within 2 s after SIGTERM; the stacks of its threads are above", log
     )
     assert len(stacks) == 3
-    for stack in stacks[:2]:  # each above the line about its worker
+    for stack in stacks[:2]:  # each stack precedes the line about its worker
         assert re.search(rf'File "<string>", line \d+ in {work}\n', stack)
         assert "in _end_with_supervisor" in stack  # the other threads are printed too
 
 
-def test_a_worker_whose_thread_does_not_end_ends_without_it_after_its_shutdown(tmp_path: Path) -> None:
+def test_a_worker_ends_after_its_shutdown_despite_a_running_thread(tmp_path: Path) -> None:
     process = supervised(tmp_path, "leave_thread", workers=1, timeout_ms=300_000)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"
@@ -136,13 +136,13 @@ def test_a_worker_whose_thread_does_not_end_ends_without_it_after_its_shutdown(t
     assert "in _python_exit" in log, "the stack of the thread that waits"
 
 
-def test_a_worker_that_fails_with_a_thread_that_does_not_end_keeps_its_exit_code(tmp_path: Path) -> None:
+def test_a_worker_that_fails_with_a_running_thread_keeps_its_exit_code(tmp_path: Path) -> None:
     process = supervised(tmp_path, "fail_with_thread", workers=1, timeout_ms=300_000)
     output, _ = process.communicate(timeout=60)
     assert (process.returncode, output) == (3, "the worker cannot continue\n")
 
 
-def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:
+def test_a_crash_before_any_worker_serves_ends_the_command_with_its_code(tmp_path: Path) -> None:
     process = supervised(tmp_path, "crash")
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGSEGV
@@ -160,7 +160,7 @@ def test_a_worker_is_restarted_and_its_events_in_flight_are_suspects_only_after_
     assert journals == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}", "{('flights', 0): 4}"]
 
 
-def test_signals_after_the_first_leave_the_workers_their_time_to_drain(tmp_path: Path) -> None:
+def test_later_signals_do_not_shorten_the_drain_time(tmp_path: Path) -> None:
     process = supervised(tmp_path, "drain", workers=1, timeout_ms=300_000)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"

@@ -170,11 +170,11 @@ class Site:
     def _record(self, monkeypatch: pytest.MonkeyPatch, kind: type, method: str, name: str) -> None:
         original = getattr(kind, method)
 
-        def stepped(instance: Any) -> None:
+        def call_with_step(instance: Any) -> None:
             self.step(name)
             original(instance)
 
-        monkeypatch.setattr(kind, method, stepped)
+        monkeypatch.setattr(kind, method, call_with_step)
 
 
 @pytest.fixture
@@ -254,11 +254,11 @@ def test_health_answers_from_the_first_step_to_the_last(site: Site, monkeypatch:
         servers.append(HealthServer(*arguments))
         return servers[0]
 
-    def ask() -> None:
+    def record_readiness() -> None:
         reasons[site.steps[-1]] = ready(servers[0].address)
 
     monkeypatch.setattr(worker_main, "HealthServer", listen)
-    site.at |= dict.fromkeys(("topics", "version", "session opened", "intake", "session closed"), ask)
+    site.at |= dict.fromkeys(("topics", "version", "session opened", "intake", "session closed"), record_readiness)
     service = service_of(site)
     service.run(lambda _: service.stop())
     assert reasons == {
@@ -308,7 +308,7 @@ def test_a_stop_while_brokers_are_unavailable_ends_the_start_up_without_an_error
 
     def stop() -> None:
         service.stop()
-        raise Aborted("asked to stop")
+        raise Aborted("a stop was requested")
 
     site.at[step] = stop
     service.run(lambda _: site.step("serving"))
@@ -316,7 +316,7 @@ def test_a_stop_while_brokers_are_unavailable_ends_the_start_up_without_an_error
     assert site.closed() == ([] if step == "topics" else CLOSED[4:])
 
 
-def test_a_stop_ends_a_start_up_while_the_broker_does_not_let_the_session_begin(site: Site) -> None:
+def test_a_stop_ends_a_start_up_while_the_session_cannot_be_opened(site: Site) -> None:
     service = service_of(site)
     release = threading.Event()
 
@@ -377,15 +377,15 @@ def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyP
     assert watched[0]() is None
 
 
-def test_a_replica_that_belongs_to_another_process_ends_this_one(site: Site) -> None:
+def test_a_replica_name_in_use_by_another_process_ends_this_process(site: Site) -> None:
     with pytest.raises(Fatal, match="another live process already uses the replica name 'a'"):
         service_of(site).run(lambda _: setattr(site.guard, "lost", True))
     assert site.closed() == CLOSED
     assert site.guard.close.called
-    assert not site.producer.produce.called, "the replica has not stopped: another process has it"
+    assert not site.producer.produce.called, "the replica has not stopped: another process uses its name"
 
 
-def test_the_guard_is_given_the_member_that_the_consumer_is(site: Site) -> None:
+def test_the_guard_has_the_member_id_of_the_consumer(site: Site) -> None:
     service = service_of(site)
     site.group.consumer.memberid.return_value = "n.a-1"
     site.group.waiting.append(service.stop)

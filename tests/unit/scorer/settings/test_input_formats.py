@@ -1,4 +1,4 @@
-"""The one list of input formats."""
+"""The list of input formats."""
 
 from typing import get_args
 
@@ -11,4 +11,4 @@ def test_the_setting_takes_exactly_the_formats_of_the_list() -> None:
 
 
 def test_a_format_without_named_fields_has_no_schema() -> None:
-    assert all(one.fields == "named" for one in INPUT_FORMATS.values() if one.has_schema)
+    assert all(format_.fields == "named" for format_ in INPUT_FORMATS.values() if format_.has_schema)

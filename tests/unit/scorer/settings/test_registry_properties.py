@@ -20,18 +20,18 @@ from tests.unit.scorer.minimal import STATED
 BROKEN_URL = f"http://me:{CANARY[:4]}/{CANARY[4:]}@host:8081"
 
 
-def refused(**changes: Any) -> str:
+def refusal_message(**changes: Any) -> str:
     with pytest.raises(SettingsError) as refusal:
         load(merged(STATED, changes))
     return str(refusal.value)
 
 
 def test_unknown_property_is_rejected_with_the_nearest_one() -> None:
-    said = refused(schema_registry={"extra": {"basic.auth.userinfo": CANARY, "url": URL, "max.retry": 3}})
-    assert "the nearest valid name is 'basic.auth.user.info'" in said
-    assert "url must not be set: `schema_registry.url` sets it" in said
-    assert "the nearest valid name is 'max.retries'" in said
-    assert seen_in(said) == []
+    message = refusal_message(schema_registry={"extra": {"basic.auth.userinfo": CANARY, "url": URL, "max.retry": 3}})
+    assert "the nearest valid name is 'basic.auth.user.info'" in message
+    assert "url must not be set: `schema_registry.url` sets it" in message
+    assert "the nearest valid name is 'max.retries'" in message
+    assert seen_in(message) == []
 
 
 def test_the_client_knows_every_property_that_is_allowed() -> None:
@@ -49,11 +49,11 @@ def test_url_with_unescaped_password_is_rejected_without_printing_it(section: st
     value: Any = BROKEN_URL
     for part in reversed(section.split(".")):
         value = {part: value}
-    said = refused(**value)
-    assert "escape special characters of a password" in said
-    assert section.rpartition(".")[2] in said
-    assert CANARY[:4] not in said
-    assert CANARY[4:] not in said
+    message = refusal_message(**value)
+    assert "escape special characters of a password" in message
+    assert section.rpartition(".")[2] in message
+    assert CANARY[:4] not in message
+    assert CANARY[4:] not in message
 
 
 BEARER = {
@@ -78,16 +78,16 @@ def test_only_harmless_properties_are_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "named"),
+    ("extra", "message"),
     [
         ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "bearer.auth.logical.cluster"),
         ({"basic.auth.user.info": CANARY}, "basic.auth.user.info"),
         ({"ssl.ca.location": "/no/such/file"}, "No such file"),
     ],
 )
-def test_contradicting_properties_are_rejected_by_name(extra: dict[str, str], named: str) -> None:
+def test_contradicting_properties_are_rejected_by_name(extra: dict[str, str], message: str) -> None:
     changes = {"input": {"format": "avro"}, "schema_registry": {"url": "http://localhost:1", "extra": extra}}
-    with pytest.raises(Fatal, match=named) as raised:
+    with pytest.raises(Fatal, match=message) as raised:
         schema_source.create_schema_source(load(merged(STATED, changes)).settings)
     assert raised.value.exit_code == USAGE
     assert seen_in(str(raised.value)) == []

@@ -36,10 +36,12 @@ def test_the_name_of_a_table_has_no_dot_and_begins_with_a_letter(name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("topic", "other"), [("in", "input.topics[0]"), ("out", "output.topic"), ("n.status", "name (its status topic)")]
+    ("topic", "other_key"), [("in", "input.topics[0]"), ("out", "output.topic"), ("n.status", "name (its status topic)")]
 )
-def test_the_topic_of_a_table_has_no_second_use(topic: str, other: str) -> None:
-    assert f"{other} and tables.customers.topic are the same topic" in settings_error(tables={"customers": {"topic": topic}})
+def test_the_topic_of_a_table_has_no_second_use(topic: str, other_key: str) -> None:
+    assert f"{other_key} and tables.customers.topic are the same topic" in settings_error(
+        tables={"customers": {"topic": topic}}
+    )
 
 
 def test_two_tables_have_two_topics() -> None:

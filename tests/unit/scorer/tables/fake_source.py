@@ -55,11 +55,11 @@ class FakeSource:
         """Return up to `per_read` records of each partition."""
         records = []
         reached = {}
-        lost = set()
-        led = {partition: at for partition, at in self.positions.items() if partition not in self.leaderless}
-        for partition, position in led.items() if self.is_available else ():
+        lost_partitions = set()
+        led_positions = {partition: at for partition, at in self.positions.items() if partition not in self.leaderless}
+        for partition, position in led_positions.items() if self.is_available else ():
             if position < self.first.get(partition, 0):
-                lost.add(partition)
+                lost_partitions.add(partition)
                 continue
             rows = self.logs.get(partition, [])[position : position + self.per_read]
             if rows:
@@ -70,7 +70,7 @@ class FakeSource:
                 records.append((partition[0], TableRecords(numbers, offsets, keys, [value for _, value in rows], removed)))
                 self.positions[partition] += len(rows)
             reached[partition] = self.positions[partition]
-        return FetchedTableRecords(records, reached, frozenset(lost))
+        return FetchedTableRecords(records, reached, frozenset(lost_partitions))
 
     def ask_ends(self, partitions: Iterable[Partition], now: float) -> None:
         """Remember the current ends of existing topics, unless the brokers are unavailable."""

@@ -14,7 +14,7 @@ from scorer.tables.key_index import NO_ROW, KeyIndex, PythonKeyIndex
 from tests.unit.scorer.decoding.formats import scattered
 
 needs_library = pytest.mark.skipif(native_library().library is None, reason="the native library is not built")
-every_index = pytest.mark.parametrize("create", [PythonKeyIndex, pytest.param(NativeKeyIndex, marks=needs_library)])
+for_each_index = pytest.mark.parametrize("create", [PythonKeyIndex, pytest.param(NativeKeyIndex, marks=needs_library)])
 
 keys = st.one_of(st.none(), st.binary(max_size=3), st.binary(min_size=30, max_size=40).map(lambda key: key[:2] * 20))
 operations = st.lists(st.tuples(keys, st.booleans(), st.integers(0, 2)), max_size=60)
@@ -38,19 +38,19 @@ def remove(index: KeyIndex, texts: Sequence[bytes | None], space: int = 0) -> li
     return rows
 
 
-@every_index
+@for_each_index
 @given(texts=st.lists(keys, max_size=8))
 def test_keys_may_lie_in_any_order_and_with_gaps(create: Callable[[], KeyIndex], texts: list[bytes | None]) -> None:
-    index, other = create(), create()
+    index, plain_index = create(), create()
     present = [text for text in texts if text is not None]
-    assert put(index, scattered(present)) == put(other, present)
-    assert index.rows(scattered(texts), 0).tolist() == other.rows(texts, 0).tolist()
+    assert put(index, scattered(present)) == put(plain_index, present)
+    assert index.rows(scattered(texts), 0).tolist() == plain_index.rows(texts, 0).tolist()
 
 
-@every_index
+@for_each_index
 @settings(max_examples=100, deadline=None)
 @given(steps=steps, as_column=st.booleans())
-def test_an_index_has_the_keys_of_a_model_with_rows_of_their_own(
+def test_an_index_has_the_keys_of_a_model_and_a_row_for_each_key(
     create: Callable[[], KeyIndex], steps: list[list[tuple[bytes | None, bool, int]] | int], as_column: bool
 ) -> None:
     index = create()
@@ -73,11 +73,11 @@ def test_an_index_has_the_keys_of_a_model_with_rows_of_their_own(
                 assert model.setdefault((space, key), row) == row
         assert len(set(model.values())) == len(model) == len(index)
         assert all(0 <= row < index.capacity for row in model.values())
-        looked_up = index.rows(column(texts) if as_column else texts, spaces).tolist()
-        assert looked_up == [model.get((space, key or b""), NO_ROW) if key is not None else NO_ROW for key, _, space in step]
+        rows_of_keys = index.rows(column(texts) if as_column else texts, spaces).tolist()
+        assert rows_of_keys == [model.get((space, key or b""), NO_ROW) if key is not None else NO_ROW for key, _, space in step]
 
 
-@every_index
+@for_each_index
 def test_a_key_keeps_its_row_and_the_row_of_a_removed_key_is_used_again(create: Callable[[], KeyIndex]) -> None:
     index = create()
     first, second = put(index, [b"a", b"b"])
@@ -87,7 +87,7 @@ def test_a_key_keeps_its_row_and_the_row_of_a_removed_key_is_used_again(create: 
     assert index.capacity == 2
 
 
-@every_index
+@for_each_index
 def test_one_space_for_all_keys_and_a_space_for_each_key_give_the_same_rows(create: Callable[[], KeyIndex]) -> None:
     index = create()
     put(index, [b"a", b"b"], 5)
@@ -96,21 +96,21 @@ def test_one_space_for_all_keys_and_a_space_for_each_key_give_the_same_rows(crea
     assert index.rows(texts, 4).tolist() == [NO_ROW] * 4
 
 
-@every_index
+@for_each_index
 def test_many_keys_are_found_after_the_index_has_grown_and_shrunk(create: Callable[[], KeyIndex]) -> None:
     index = create()
     texts = [b"key-%d" % number for number in range(20_000)]
     rows = put(index, texts)
     remove(index, texts[::2])
     for _ in range(3):
-        others = put(index, [b"other-%d" % number for number in range(5_000)], 1)
-        index.remove_rows(np.array(others))
+        other_rows = put(index, [b"other-%d" % number for number in range(5_000)], 1)
+        index.remove_rows(np.array(other_rows))
     assert index.rows(texts[1::2], 0).tolist() == rows[1::2]
     assert set(index.rows(texts[::2], 0).tolist()) == {NO_ROW}
     assert len(index) == 10_000
 
 
-@every_index
+@for_each_index
 def test_keys_of_growing_and_shrinking_lengths_do_not_waste_the_memory_of_removed_keys(create: Callable[[], KeyIndex]) -> None:
     index = create()
     for length in (10, 2_000, 30, 3_000, 100, 4_000):
@@ -123,14 +123,14 @@ def test_keys_of_growing_and_shrinking_lengths_do_not_waste_the_memory_of_remove
     assert index.nbytes < 10_000_000
 
 
-@every_index
+@for_each_index
 def test_a_look_up_of_no_keys_returns_no_rows(create: Callable[[], KeyIndex]) -> None:
     index = create()
     assert index.rows([], 0).tolist() == []
     assert put(index, []) == []
 
 
-@every_index
+@for_each_index
 def test_the_memory_grows_with_the_keys(create: Callable[[], KeyIndex]) -> None:
     index = create()
     before = index.nbytes

@@ -37,10 +37,10 @@ def test_an_example_row_has_every_key_and_each_value() -> None:
 
 
 def test_a_process_that_reads_no_tables_names_the_fields_and_the_remedy() -> None:
-    with pytest.raises(Fatal, match=r"the fields 'customers.age', joined from the table customers") as caught:
+    with pytest.raises(Fatal, match=r"the fields 'customers.age', joined from the table customers") as raised:
         UnreadTables().columns("customers", [InputField("customers.age", "int64")], [b"a"], [0])
-    assert "set features.topic" in caught.value.hint
-    assert caught.value.exit_code == USAGE
+    assert "set features.topic" in raised.value.hint
+    assert raised.value.exit_code == USAGE
 
 
 @pytest.mark.parametrize(

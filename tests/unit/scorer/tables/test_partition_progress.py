@@ -20,7 +20,7 @@ def test_the_lag_grows_while_no_broker_answers() -> None:
     assert progress.lag_seconds(61.0) == 60.0
 
 
-def test_a_partition_is_restored_once_it_reaches_an_end_of_after_the_assignment() -> None:
+def test_a_partition_is_restored_once_it_reaches_an_end_after_the_assignment() -> None:
     progress = TablePartitionProgress(0.0)
     progress.record_end(1.0, 3, 0)
     progress.reach(3)
@@ -32,7 +32,7 @@ def test_a_partition_is_restored_once_it_reaches_an_end_of_after_the_assignment(
     assert progress.is_restored(since=2.0)
 
 
-def test_a_busy_table_is_as_new_as_the_newest_end_that_was_reached() -> None:
+def test_a_busy_table_is_level_with_the_newest_reached_end() -> None:
     progress = TablePartitionProgress(0.0)
     for second in range(1, 11):
         progress.record_end(float(second), 100 * second, 0)
@@ -57,7 +57,7 @@ def test_a_position_that_is_after_the_end_for_a_moment_is_valid() -> None:
     assert progress.record_end(2.0 + TRUNCATED_SECONDS, 9, 10)
 
 
-def test_records_that_arrive_while_the_broker_is_asked_do_not_invalidate_the_position() -> None:
+def test_records_that_arrive_during_a_request_do_not_invalidate_the_position() -> None:
     progress = TablePartitionProgress(0.0)
     progress.reach(10)
     assert progress.record_end(1.0, 9, 9)

@@ -18,7 +18,7 @@ def column(values: list[bytes | None]) -> ByteColumn:
 
 @pytest.mark.parametrize("segment_bytes", [1, 4, 7, 1000])
 @pytest.mark.parametrize("as_column", [False, True])
-def test_strings_are_read_back_whatever_the_size_of_a_segment(segment_bytes: int, as_column: bool) -> None:
+def test_strings_are_read_back_for_any_size_of_a_segment(segment_bytes: int, as_column: bool) -> None:
     arena = RowArena(segment_bytes)
     stored = [arena.append(column(part) if as_column else part) for part in (VALUES, VALUES[::-1], [])]
     assert [value for bounds in stored for value in arena.read(*bounds)] == [value or b"" for value in VALUES + VALUES[::-1]]
@@ -51,8 +51,8 @@ def test_freed_segments_no_longer_take_memory_and_others_are_still_read() -> Non
 def test_an_empty_string_of_a_freed_segment_lies_in_the_text_of_its_column() -> None:
     arena = RowArena(10)
     positions, lengths = arena.append([b"1234567", b"", b"1234567", b"1234567", b"", b"1234567"])
-    kept = [3]
-    arena.free(arena.sparse_segments(positions[kept], lengths[kept]))
+    live_rows = [3]
+    arena.free(arena.sparse_segments(positions[live_rows], lengths[live_rows]))
     columns = [column for _, column in arena.columns(positions[[1, 3, 4]], lengths[[1, 3, 4]])]
     assert sum(len(column) for column in columns) == 3
     assert all((column.starts >= 0).all() and (column.ends <= len(column.text)).all() for column in columns)

@@ -1,4 +1,4 @@
-"""The rows of a table: look-ups see what a dict model has, whatever was put, removed, dropped, built and compacted before."""
+"""The rows of a table: look-ups agree with a dict model after any sequence of updates, removals, builds and compactions."""
 
 import json
 import math
@@ -35,7 +35,7 @@ TAGS = joined_field("tags", "int64", required=False, array=3, shape=(-1,))
 PAIR = joined_field("pair", "float64", required=False, default=0.5, array=2)
 NESTED = joined_field("city", "string", required=False, default="", path=("home", "city"))
 NUMBERS = (AGE, SIZE)
-EVERY = (AGE, SIZE, NAME, TAGS, PAIR, NESTED)
+EVERY_FIELD = (AGE, SIZE, NAME, TAGS, PAIR, NESTED)
 
 
 def store(create_decoder: Any = None, **options: Any) -> RowStore:
@@ -56,14 +56,14 @@ def row(**values: Any) -> bytes:
     return json.dumps(values).encode()
 
 
-def built(rows: RowStore, fields: tuple[InputField, ...]) -> RowStore:
+def build_columns(rows: RowStore, fields: tuple[InputField, ...]) -> RowStore:
     rows.request(fields)
     while rows.build():
         pass
     return rows
 
 
-def listed(joined: JoinedColumns, at: int) -> dict[str, Any]:
+def fields_of_event(joined: JoinedColumns, at: int) -> dict[str, Any]:
     """Return the fields of one event, for comparisons."""
     values = {name: tensor[at].tolist() for name, tensor in joined.tensors.items()}
     return values | {f"{name} is missing": bool(column[at]) for name, column in joined.missing.items()}
@@ -72,8 +72,8 @@ def listed(joined: JoinedColumns, at: int) -> dict[str, Any]:
 def expected(fields: tuple[InputField, ...], value: bytes | None) -> tuple[bool, dict[str, Any]]:
     """Return whether a row is found, and its fields, as a plain reader of JSON sees the row."""
     document: dict[str, Any] = {}
-    found = value is not None and value != b"{"
-    if found:
+    has_row = value is not None and value != b"{"
+    if has_row:
         document = json.loads(value or b"")
     columns: dict[str, Any] = {}
     for field in fields:
@@ -83,7 +83,7 @@ def expected(fields: tuple[InputField, ...], value: bytes | None) -> tuple[bool,
             columns["t.size is missing"] = stored is None
             default = [0.0]
         columns[field.name] = default if stored is None else stored if isinstance(stored, list) else [stored]
-    return found, columns
+    return has_row, columns
 
 
 keys = st.sampled_from([b"", b"a", b"b", b"c", b"key\xff", b"d" * 40])
@@ -101,7 +101,9 @@ documents = st.fixed_dictionaries(
 ).map(lambda document: json.dumps(document).encode())
 values = st.one_of(st.none(), documents, documents, st.just(b"{"))
 batches = st.tuples(st.just("apply"), st.integers(0, 2), st.lists(st.tuples(keys, values), max_size=8), st.booleans())
-others = st.sampled_from([("drop", 0), ("drop", 1), ("compact",), ("request", NUMBERS), ("request", EVERY), ("build",)])
+other_operations = st.sampled_from(
+    [("drop", 0), ("drop", 1), ("compact",), ("request", NUMBERS), ("request", EVERY_FIELD), ("build",)]
+)
 
 
 class Model:
@@ -129,7 +131,7 @@ class Model:
 
 @pytest.mark.parametrize("by_partition", [True, False])
 @settings(max_examples=60, deadline=None)
-@given(steps=st.lists(st.one_of(batches, batches, others), max_size=12), segment_bytes=st.sampled_from([40, 100_000]))
+@given(steps=st.lists(st.one_of(batches, batches, other_operations), max_size=12), segment_bytes=st.sampled_from([40, 100_000]))
 def test_look_ups_see_the_rows_of_a_model(by_partition: bool, steps: list[tuple[Any, ...]], segment_bytes: int) -> None:
     rows = store(by_partition=by_partition, arena=RowArena(segment_bytes))
     model = Model(by_partition=by_partition)
@@ -147,15 +149,15 @@ def test_look_ups_see_the_rows_of_a_model(by_partition: bool, steps: list[tuple[
                 rows.request(fields)
             case ("build",):
                 rows.build()
-    wanted: list[bytes | None] = [b"", b"a", b"b", b"c", b"key\xff", b"d" * 40, None, b"absent"]
-    events = [(key, partition) for key in wanted for partition in range(3)]
+    event_keys: list[bytes | None] = [b"", b"a", b"b", b"c", b"key\xff", b"d" * 40, None, b"absent"]
+    events = [(key, partition) for key in event_keys for partition in range(3)]
     partitions = np.array([partition for _, partition in events], np.int32)
-    for fields in (NUMBERS, EVERY):
+    for fields in (NUMBERS, EVERY_FIELD):
         joined, with_row = rows.columns(fields, [key for key, _ in events], partitions)
         stored = [model.get(*event) for event in events]
         assert with_row == sum(value is not None for value in stored)
         for at, value in enumerate(stored):
-            assert (bool(joined.found[at]), listed(joined, at)) == expected(fields, value)
+            assert (bool(joined.found[at]), fields_of_event(joined, at)) == expected(fields, value)
     assert len(rows) == len(model.rows)
     assert [rows.count(partition) for partition in range(3)] == [
         sum(entry[0] == partition for entry in model.rows.values()) for partition in range(3)
@@ -189,9 +191,9 @@ def test_columns_are_built_while_a_restore_appends_rows_faster_than_they_are_bui
         rows.request((SIZE,))
         rows.build()
     assert rows.is_built((SIZE,))
-    wanted = [0, SLICE_ROWS, 2 * SLICE_ROWS, 6 * SLICE_ROWS - 1]
-    joined, _ = rows.columns((SIZE,), [b"%d" % number for number in wanted], 0)
-    assert joined.tensors["t.size"].ravel().tolist() == wanted
+    expected_sizes = [0, SLICE_ROWS, 2 * SLICE_ROWS, 6 * SLICE_ROWS - 1]
+    joined, _ = rows.columns((SIZE,), [b"%d" % number for number in expected_sizes], 0)
+    assert joined.tensors["t.size"].ravel().tolist() == expected_sizes
 
 
 def test_a_look_up_of_other_fields_decodes_the_rows_and_requests_their_columns() -> None:
@@ -205,19 +207,19 @@ def test_a_look_up_of_other_fields_decodes_the_rows_and_requests_their_columns()
     assert rows.decodes_raw == 1
 
 
-@pytest.mark.parametrize("fields", [(SIZE,), NUMBERS, EVERY], ids=["one number", "numbers", "every kind"])
+@pytest.mark.parametrize("fields", [(SIZE,), NUMBERS, EVERY_FIELD], ids=["one number", "numbers", "every kind"])
 def test_columns_that_are_built_after_updates_have_the_newest_values(fields: tuple[InputField, ...]) -> None:
     rows = store()
     for key, size in ((b"a", 1), (b"b", 2), (b"c", 3), (b"d", 4), (b"b", 5)):
         rows.apply(records([(key, row(size=size))], as_column=True))  # an updated row lies behind the later rows
-    built(rows, fields)
+    build_columns(rows, fields)
     joined, _ = rows.columns(fields, [b"a", b"b", b"c", b"d"], 0)
     assert joined.tensors["t.size"].tolist() == [[1], [5], [3], [4]]
 
 
 def test_each_row_that_cannot_be_decoded_is_reported_with_its_position() -> None:
     errors: list[tuple[Any, ...]] = []
-    rows = built(built(store(on_rejected=lambda *error: errors.append(error)), (AGE,)), (AGE, NAME))
+    rows = build_columns(build_columns(store(on_rejected=lambda *error: errors.append(error)), (AGE,)), (AGE, NAME))
     rows.apply(records([(b"a", row(age=1)), (b"b", b"{"), (b"c", row(age="x")), (b"d", b"[]"), (b"e", None)], 7))
     assert [(reason, partition, offset) for reason, _, partition, offset in errors] == [
         ("malformed", 7, 1),
@@ -227,30 +229,30 @@ def test_each_row_that_cannot_be_decoded_is_reported_with_its_position() -> None
 
 
 def test_a_row_that_does_not_fit_one_version_is_joined_with_another() -> None:
-    rows = built(built(store(), (AGE,)), (NAME,))
+    rows = build_columns(build_columns(store(), (AGE,)), (NAME,))
     rows.apply(records([(b"a", row(age="old", name="x"))]))
     assert rows.columns((AGE,), [b"a"], 0)[0].found.tolist() == [False]
     assert rows.columns((NAME,), [b"a"], 0)[0].tensors["t.name"].tolist() == [["x"]]
 
 
 def test_a_row_without_a_required_field_keeps_its_other_fields() -> None:
-    rows = built(store(), EVERY)
+    rows = build_columns(store(), EVERY_FIELD)
     rows.apply(records([(b"a", row(age=4, size=None)), (b"b", row(age=5, size=6))]))
-    joined, _ = rows.columns(EVERY, [b"a", b"b"], 0)
+    joined, _ = rows.columns(EVERY_FIELD, [b"a", b"b"], 0)
     assert joined.tensors["t.age"].tolist() == [[4], [5]]
     assert (joined.found.tolist(), joined.missing["t.size"].tolist()) == ([True, True], [True, False])
 
 
 def test_a_default_that_is_nan_stays_nan() -> None:
     missing_number = joined_field("age", "float32", required=False, default=math.nan)
-    rows = built(store(), (missing_number,))
+    rows = build_columns(store(), (missing_number,))
     rows.apply(records([(b"a", row()), (b"b", row(age=None))]))
     joined, _ = rows.columns((missing_number,), [b"a", b"b", b"c"], 0)
     assert np.isnan(joined.tensors["t.age"]).all()
 
 
 def test_records_of_several_partitions_are_applied_at_once() -> None:
-    rows = built(store(), NUMBERS)
+    rows = build_columns(store(), NUMBERS)
     batch = records([(b"a", row(size=1)), (b"a", row(size=2)), (b"b", row(size=3)), (b"a", None)])
     rows.apply(replace(batch, partitions=np.array([0, 1, 0, 0], np.int32)))
     joined, _ = rows.columns(NUMBERS, [b"a", b"a", b"b"], np.array([0, 1, 0], np.int32))
@@ -259,7 +261,7 @@ def test_records_of_several_partitions_are_applied_at_once() -> None:
 
 
 def test_results_of_a_look_up_do_not_change_with_later_rows() -> None:
-    rows = built(store(), NUMBERS)
+    rows = build_columns(store(), NUMBERS)
     rows.apply(records([(b"a", row(age=1, size=1))]))
     joined, _ = rows.columns(NUMBERS, [b"a"], 0)
     rows.apply(records([(b"a", row(age=2, size=2))]))
@@ -271,7 +273,7 @@ def test_columns_that_are_built_while_another_thread_requests_them_keep_their_up
 
     def create_decoder(layout: BlockLayout) -> Any:
         if requests:  # another thread requests the same fields during the creation, and the writer builds them
-            built(rows, requests.pop())
+            build_columns(rows, requests.pop())
         return row_decoder_factory("t", SETTINGS)(layout)
 
     rows = store(create_decoder)
@@ -298,7 +300,7 @@ class FailingDecoder:
 
 
 def test_records_whose_schema_is_not_known_yet_are_applied_at_the_next_try() -> None:
-    rows = built(store(create_decoder=FailingDecoder), NUMBERS)
+    rows = build_columns(store(create_decoder=FailingDecoder), NUMBERS)
     batch = records([(b"a", row(age=1, size=1))])
     with pytest.raises(DependencyUnavailable):
         rows.apply(batch)
@@ -318,21 +320,23 @@ def test_the_memory_of_replaced_rows_is_freed() -> None:
 
 
 def test_the_memory_of_several_array_fields_is_counted() -> None:
-    tags, others = (joined_field(name, "int64", required=False, array=500, shape=(-1,)) for name in ("tags", "others"))
-    rows = built(store(), (tags, others))
+    first_field, second_field = (
+        joined_field(name, "int64", required=False, array=500, shape=(-1,)) for name in ("tags", "others")
+    )
+    rows = build_columns(store(), (first_field, second_field))
     numbers = list(range(500))
     rows.apply(records([(b"%d" % number, row(tags=numbers, others=numbers)) for number in range(100)]))
     assert rows.nbytes > 100 * 2 * 500 * 8 + 4_194_304  # the arrays, and a segment of raw bytes
 
 
 def test_columns_that_only_an_earlier_version_used_are_forgotten() -> None:
-    rows = built(store(unused_seconds=0.0), (AGE,))
-    built(rows, (NAME,))
+    rows = build_columns(store(unused_seconds=0.0), (AGE,))
+    build_columns(rows, (NAME,))
     assert (rows.is_built((AGE,)), rows.is_built((NAME,))) == (False, True)
 
 
 def test_a_row_of_ten_megabytes_is_stored_and_joined() -> None:
-    rows = built(store(), NUMBERS)
+    rows = build_columns(store(), NUMBERS)
     rows.apply(records([(b"a", row(age=1, size=2, other="z" * 10_000_000)), (b"b", row(size=3))]))
     joined, _ = rows.columns(NUMBERS, [b"a", b"b"], 0)
     assert joined.tensors["t.size"].tolist() == [[2], [3]]

@@ -125,7 +125,7 @@ def test_a_worker_holds_all_rows_of_a_table_of_scope_all() -> None:
     assert worker.ages(b"key-0", b"key-1", partition=7) == [0, 1]
 
 
-def test_a_partition_that_the_table_lacks_waits_with_the_numbers_and_the_remedy_until_it_is_added() -> None:
+def test_a_partition_that_is_missing_in_the_table_waits_with_the_remedy_until_it_is_added() -> None:
     worker = Worker()
     worker.tables.follow([("in", 2), IN_1], [("in", 2), IN_1])
     worker.read()
@@ -226,7 +226,7 @@ def test_look_ups_are_counted_by_result() -> None:
     assert worker.tables.lookups["t"] == {"row": 2, "no-row": 1, "no-key": 1}
 
 
-def test_a_recreated_topic_is_read_again_from_its_beginning() -> None:
+def test_a_recreated_topic_is_read_again_from_its_start() -> None:
     worker = Worker()
     worker.source.write(("f", 0), (b"a", row(1)), (b"b", row(1)))
     worker.tables.follow([IN_0], [IN_0])
@@ -297,7 +297,7 @@ def test_a_topic_that_was_deleted_is_behind_until_its_new_rows_are_read() -> Non
     assert worker.waiting() == []
 
 
-def test_a_partition_whose_position_was_deleted_is_read_again_from_its_beginning() -> None:
+def test_a_partition_whose_position_was_deleted_is_read_again_from_its_start() -> None:
     worker = Worker(scope="all")
     worker.source.write(("f", 0), (b"a", row(1)))
     worker.source.write(("f", 1), (b"other", row(1)))

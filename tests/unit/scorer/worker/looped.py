@@ -34,13 +34,13 @@ SETTINGS = Settings.model_validate(
         "model": {"source": "oci:./registry/model"},
     }
 )
-HERE = TOPIC, 0
+PARTITION = TOPIC, 0
 ORIGIN = {"model": "m", "version": "1", "digest": "d", "role": "champion"}
 SCORED_BY_US = OffsetMetadata(SETTINGS.owner, 1, "1", "d", topic_id="one")
 
 
 class Looped:
-    """A loop between a group that stands at 7 in its one partition, and a session."""
+    """A loop between a session and a group with one partition, at offset 7."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Looped:
         tables: Tables | None = None,
     ) -> None:
         self.group = Group()
-        self.group.committed[HERE] = 7, mark
+        self.group.committed[PARTITION] = 7, mark
         self.group.answers = answers
         self.session = self.group.session
         self.session.counters = Counters()
@@ -94,12 +94,12 @@ class Looped:
         self.group.assign(0, claimed=False)
 
     def run(self, steps: int) -> bool:
-        """Run so many steps, then a stop. Return whether every score is committed."""
+        """Run this number of steps, then stop. Return whether every score is committed."""
         remaining = iter(range(steps))
         return self.loop.run(lambda: next(remaining, None) is None, lambda: None)
 
     def published(self) -> list[tuple[list[str], list[tuple[int, str]]]]:
-        """Of each publish: the topics of its records; the offset and owner of each position."""
+        """Return for each publish the topics of its records, and the offset and owner of each position."""
         calls = [call.args for call in self.session.publish.call_args_list]
         return [
             ([record[0] for record in records], [(p.offset, OffsetMetadata.decode(p.metadata).owner) for p in offsets])

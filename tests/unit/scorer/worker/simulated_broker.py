@@ -1,4 +1,4 @@
-"""A broker with one CPU, beside a load, and a scorer that publishes as `TransactionPacing` says. Seconds are simulated."""
+"""A broker with one CPU and a load, and a scorer that publishes at the pace of `TransactionPacing`. Seconds are simulated."""
 
 import random
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ import numpy as np
 
 from scorer.worker.transaction_pacing import TransactionPacing
 
-REQUESTS = 8  # of a transaction that its scorer waits for, one after another
-AFTERWARDS = 0.3  # share of a transaction's CPU that follows its answer: markers, and readers that are woken
+REQUESTS = 8  # consecutive requests of a transaction
+AFTERWARDS = 0.3  # share of a transaction's CPU after its response: markers and readers
 DISPATCH = 0.0002  # seconds that a request takes beside the broker's CPU
 SCORING = 0.001  # seconds
 
@@ -34,11 +34,11 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self._backlog = 0.0  # seconds of CPU that wait at the broker
-        self._taken = 0  # events
+        self._event_count = 0  # events
         self._random = random.Random(self.seed)
 
     def run(self, seconds: float) -> "Simulation":
-        """Go on for so long."""
+        """Continue for this number of seconds."""
         until = self.now + seconds
         while self.now < until:
             self._pass(self.pacing.wait(self.now))
@@ -50,28 +50,28 @@ class Simulation:
 
     @property
     def intervals(self) -> list[float]:
-        """From each transaction to the next."""
+        """Return the seconds from each transaction to the next."""
         return np.diff(self.takes).tolist()
 
     @property
     def share(self) -> float:
-        """Of the broker's CPU, for transactions."""
+        """Return the share of the broker's CPU for transactions."""
         return len(self.commits) * self.transaction_cost / self.now
 
     def _take(self) -> tuple[int, int]:
-        """Take the events that the broker has, at least one; return the first and the one after the last."""
-        first = self._taken
+        """Take the available events, at least one. Return the first number and the number after the last."""
+        first = self._event_count
         self._pass(max(0.0, first / self.rate + self._backlog - self.now))
-        self._taken = max(first, int((self.now - self._backlog) * self.rate)) + 1
+        self._event_count = max(first, int((self.now - self._backlog) * self.rate)) + 1
         self.takes.append(self.now)
         self.pacing.begin(self.now)
-        return first, self._taken
+        return first, self._event_count
 
     def _transaction(self, first: int, end: int) -> None:
         self._pass(SCORING)
-        began, piece = self.now, self.transaction_cost * (1 - AFTERWARDS) / REQUESTS
+        began, request_cost = self.now, self.transaction_cost * (1 - AFTERWARDS) / REQUESTS
         for _ in range(REQUESTS):
-            self._backlog += piece * (1 + self.jitter * (self._random.expovariate(1) - 1))
+            self._backlog += request_cost * (1 + self.jitter * (self._random.expovariate(1) - 1))
             self._pass(DISPATCH + self._backlog)
         self._backlog += self.transaction_cost * AFTERWARDS
         self.commits.append(self.now - began)
@@ -79,6 +79,6 @@ class Simulation:
         self.latencies += [self.now - number / self.rate for number in range(first, end, max(1, (end - first) // 20))]
 
     def _pass(self, seconds: float) -> None:
-        """Time passes; the load goes on."""
+        """Advance the time while the load continues."""
         self.now += seconds
         self._backlog = max(0.0, self._backlog + seconds * (self.rate * self.event_cost - 1))

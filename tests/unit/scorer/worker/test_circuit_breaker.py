@@ -1,9 +1,9 @@
-"""When a candidate is left alone, and for how long."""
+"""When a failing candidate gets no events, and for how long."""
 
 from scorer.worker.circuit_breaker import BATCHES, ENOUGH, OPEN_SECONDS, CircuitBreaker
 
 
-def test_half_of_a_batch_that_is_large_enough_is_too_much_at_once() -> None:
+def test_failures_of_half_of_a_large_batch_open_the_breaker() -> None:
     breaker = CircuitBreaker()
     assert breaker.is_closed("a", 0.0)
     assert not breaker.observe(ENOUGH, ENOUGH // 2 - 1, 1.0)
@@ -12,7 +12,7 @@ def test_half_of_a_batch_that_is_large_enough_is_too_much_at_once() -> None:
     assert breaker.is_closed("a", 2.0 + OPEN_SECONDS)
 
 
-def test_small_batches_have_to_fail_in_a_row() -> None:
+def test_consecutive_failures_of_small_batches_open_the_breaker() -> None:
     breaker = CircuitBreaker()
     breaker.is_closed("a", 0.0)
     for _ in range(5):
@@ -22,7 +22,7 @@ def test_small_batches_have_to_fail_in_a_row() -> None:
     assert not breaker.is_closed("a", 1.0)
 
 
-def test_batches_without_its_events_say_nothing_and_another_candidate_begins_anew() -> None:
+def test_batches_without_events_do_not_count_and_another_candidate_starts_closed() -> None:
     breaker = CircuitBreaker()
     breaker.is_closed("a", 0.0)
     assert not breaker.observe(0, 0, 0.0)

@@ -16,8 +16,8 @@ from scorer.worker.read_headers import BatchHeaders
 class ScoreAsValue:
     """An encoder whose record is `id:score`, followed by the carried fields."""
 
-    def encode(self, ids: Sequence[str], scores: Sequence[bytes], *more: Any) -> list[bytes]:
-        carried: Sequence[Any] = more[-1] or [()] * len(ids)
+    def encode(self, ids: Sequence[str], scores: Sequence[bytes], *arguments: Any) -> list[bytes]:
+        carried: Sequence[Any] = arguments[-1] or [()] * len(ids)
         return [
             f"{name}:".encode() + score + b"".join(fields or ())
             for name, score, fields in zip(ids, scores, carried, strict=True)
@@ -60,20 +60,20 @@ def encoded(events: Batch, answers: Answers, target: TargetTopic, headers: Seque
     return encode(events, BatchHeaders(), answers, encoder, settings(headers), target, 9)
 
 
-def answered(rows: list[int], scores: Sequence[bytes], carried: Any = None) -> Answers:
+def answers_of(rows: list[int], scores: Sequence[bytes], carried: Any = None) -> Answers:
     return Answers(rows, BatchAnswers("scored", scores, ["yes"] * len(rows)), [f"e{row}" for row in rows], carried)
 
 
 def test_records_of_some_rows_have_the_key_time_and_partition_of_their_events() -> None:
     events = batch([b"a", None, b"c"], [0, 4, 5])
-    result = encoded(events, answered([0, 2], [b"1", b"2"]), TargetTopic("out", 3, 10_000))
+    result = encoded(events, answers_of([0, 2], [b"1", b"2"]), TargetTopic("out", 3, 10_000))
     assert [tuple(record[:5]) for record in result.records] == [("out", b"e0:1", b"a", 0, 7), ("out", b"e2:2", b"c", 2, 7)]
     assert (list(result.rows), result.status, result.rejected) == ([0, 2], "scored", {})
 
 
-def test_a_record_that_is_too_large_for_the_topic_rejects_its_row_alone() -> None:
+def test_a_record_that_is_too_large_for_the_topic_rejects_only_its_row() -> None:
     events = batch([None] * 3, [0] * 3)
-    result = encoded(events, answered([0, 1, 2], [b"1", b"2" * 60, b"3"]), TargetTopic("out", 1, RECORD_OVERHEAD + 50))
+    result = encoded(events, answers_of([0, 1, 2], [b"1", b"2" * 60, b"3"]), TargetTopic("out", 1, RECORD_OVERHEAD + 50))
     assert (list(result.rows), [record[1] for record in result.records]) == ([0, 2], [b"e0:1", b"e2:3"])
     assert {row: poison.reason for row, poison in result.rejected.items()} == {1: Reason.SCORE_OVERSIZE}
     assert "63 bytes without its key" in str(result.rejected[1])
@@ -81,13 +81,13 @@ def test_a_record_that_is_too_large_for_the_topic_rejects_its_row_alone() -> Non
 
 def test_the_key_counts_towards_the_limit() -> None:
     events = batch([b"k" * 48, b"k"], [0, 0])
-    result = encoded(events, answered([0, 1], [b"1", b"2"]), TargetTopic("out", 1, RECORD_OVERHEAD + 50))
+    result = encoded(events, answers_of([0, 1], [b"1", b"2"]), TargetTopic("out", 1, RECORD_OVERHEAD + 50))
     assert list(result.rejected) == [0]
 
 
 def test_carried_fields_are_left_out_of_a_record_that_they_make_too_large() -> None:
     events = batch([None, None], [0, 0])
-    answers = answered([0, 1], [b"1", b"2"], [(b"x" * 60,), (b"y",)])
+    answers = answers_of([0, 1], [b"1", b"2"], [(b"x" * 60,), (b"y",)])
     result = encoded(events, answers, TargetTopic("out", 1, RECORD_OVERHEAD + 50))
     assert [record[1] for record in result.records] == [b"e0:1", b"e1:2y"]
     assert result.rejected == {}
@@ -95,7 +95,7 @@ def test_carried_fields_are_left_out_of_a_record_that_they_make_too_large() -> N
 
 def test_configured_headers_precede_the_headers_that_a_relay_carries_over() -> None:
     events = batch([None], [0], carried=[[("origin", b"us")]])
-    result = encoded(events, answered([0], [b"1"]), TargetTopic("out", 1, 10_000), headers=["id"])
+    result = encoded(events, answers_of([0], [b"1"]), TargetTopic("out", 1, 10_000), headers=["id"])
     assert result.records[0][5] == [("id", b"e0/yes/scored"), ("origin", b"us")]
 
 

@@ -42,9 +42,9 @@ class LoggedVersion(Version):
         self.provenance = dict.fromkeys(("model", "version", "digest", "region"), "x") | {"role": role}
 
     def in_place_of_canary(self, reason: str) -> "LoggedVersion":
-        other = LoggedVersion(self.role, self.errors, self.nan)
-        other.why = reason
-        return other
+        fallback_version = LoggedVersion(self.role, self.errors, self.nan)
+        fallback_version.fallback_reason = reason
+        return fallback_version
 
     def decode(self, values: Sequence[bytes | None], metadata: object) -> Decoded:
         decoded = super().decode(values, metadata)
@@ -76,7 +76,7 @@ def logged_records(result: ScoredBatch) -> list[FeatureRecord]:
 def test_each_score_has_one_feature_record_with_its_inputs_and_its_version(
     rows: list[tuple[bool, str | None, str | None]], sample: float
 ) -> None:
-    """Of each event: whether it is the canary's, and at which stage the candidate and the champion fail."""
+    """Each row states whether the event is the canary's, and the stages at which the candidate and the champion fail."""
     values = values_of(len(rows))
 
     def version(role: str, stages: list[str | None]) -> LoggedVersion:
@@ -84,8 +84,8 @@ def test_each_score_has_one_feature_record_with_its_inputs_and_its_version(
         errors = {value: (at, RAISED[at]("no")) for value, at in failing.items() if at in RAISED}
         return LoggedVersion(role, errors, [value for value, at in failing.items() if at == "nan"])
 
-    champion = version("champion", [ours for _, _, ours in rows])
-    candidate = version("canary", [theirs for _, theirs, _ in rows])
+    champion = version("champion", [champion_stage for _, _, champion_stage in rows])
+    candidate = version("canary", [candidate_stage for _, candidate_stage, _ in rows])
     scoring = logging_scorer(TargetTopic("log", 3, 1_000_000), sample)
     events = batch(values)
     arms = Arms(np.array([in_canary for in_canary, *_ in rows], bool), cast(Servable, candidate))
@@ -145,19 +145,21 @@ def texts_scored(texts: list[str]) -> tuple[ScoredEvents, JsonFeatureEncoder]:
 @pytest.mark.parametrize("unencodable", [{0}, {6}, {2, 3, 9}, set(range(10))])
 def test_an_event_that_cannot_be_encoded_leaves_out_only_its_own_record(unencodable: set[int]) -> None:
     scored_events, encoder = texts_scored(["\ud800" if row in unencodable else f"text {row}" for row in range(10)])
-    built = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, encoder)
-    others = [row for row in range(10) if row not in unencodable]
-    assert built.rows.tolist() == others
-    assert [decode_json(record[1]).inputs for record in built.records] == [{"t": f"text {row}"} for row in others]
-    assert built.dropped == {"encoding-failed": len(unencodable)}
+    feature_records = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, encoder)
+    encodable_rows = [row for row in range(10) if row not in unencodable]
+    assert feature_records.rows.tolist() == encodable_rows
+    assert [decode_json(record[1]).inputs for record in feature_records.records] == [
+        {"t": f"text {row}"} for row in encodable_rows
+    ]
+    assert feature_records.dropped == {"encoding-failed": len(unencodable)}
 
 
 def test_a_large_batch_of_unencodable_events_is_left_out_with_few_attempts() -> None:
     count = 4_096
     scored_events, encoder = texts_scored(["\ud800"] * count)
     attempts = CountedAttempts(encoder.logged)
-    built = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, attempts)
-    assert (len(built.records), built.dropped) == (0, {"encoding-failed": count})
+    feature_records = FeatureRecordBuilder("log", 1, 1_000).build(scored_events, attempts)
+    assert (len(feature_records.records), feature_records.dropped) == (0, {"encoding-failed": count})
     assert attempts.count < 2 * MAX_FAILURES
 
 

@@ -27,15 +27,15 @@ def fails_on(*failing: int, error: type[Exception] = ValueError) -> Callable[[li
     """Return a pipeline that raises over spans with one of these rows."""
 
     def score(rows: list[int]) -> ScoredRows:
-        if first_failing := sorted(set(rows) & set(failing)):
-            raise error(f"row {first_failing[0]}")
+        if failing_rows := sorted(set(rows) & set(failing)):
+            raise error(f"row {failing_rows[0]}")
         return ScoredRows((EncodedRows(rows, [], "scored"),), seconds={"decode": 1.0})
 
     return score
 
 
 @pytest.mark.parametrize("failing", [(), (0,), (15,), (3, 4), (0, 7, 8, 15), tuple(ROWS)])
-def test_halving_rejects_the_failing_rows_alone_and_keeps_the_order(failing: tuple[int, ...]) -> None:
+def test_halving_rejects_only_the_failing_rows_and_keeps_the_order(failing: tuple[int, ...]) -> None:
     result = score_in_halves(ROWS, fails_on(*failing), to_poison, Context())
     assert scored_rows(result) == [row for row in ROWS if row not in failing]
     assert {row: str(poison) for row, poison in result.rejected.items()} == {row: f"row {row}" for row in failing}
@@ -55,15 +55,15 @@ def test_an_infrastructure_error_rejects_no_row_and_ends_the_scoring(error: type
 
 
 def test_a_span_is_rejected_whole_after_the_limit_of_failures_without_a_success() -> None:
-    tried: list[list[int]] = []
+    spans: list[list[int]] = []
 
     def score(rows: list[int]) -> ScoredRows:
-        tried.append(rows)
+        spans.append(rows)
         raise ValueError("broken")
 
     result = score_in_halves(ROWS, score, to_poison, Context(), hopeless=2)
     assert sorted(result.rejected) == ROWS
-    assert tried == [ROWS, ROWS[:8], ROWS[:4], ROWS[:2], ROWS[:1], ROWS[1:2], ROWS[2:4], ROWS[4:8], ROWS[8:]]
+    assert spans == [ROWS, ROWS[:8], ROWS[:4], ROWS[:2], ROWS[:1], ROWS[1:2], ROWS[2:4], ROWS[4:8], ROWS[8:]]
 
 
 def test_a_success_before_the_limit_keeps_on_halving() -> None:

@@ -12,7 +12,7 @@ from scorer.native.fetch import HeaderColumns, MessageColumns
 from scorer.worker.read_headers import is_plain, parse_numbers, read_headers
 from tests.unit.scorer.decoding.formats import scattered, texts
 
-GOOD = [b"a", b"b", b"c d", b"0"]
+IDS = [b"a", b"b", b"c d", b"0"]
 
 
 def listed(headers: list[Headers]) -> Batch:
@@ -24,28 +24,28 @@ def listed(headers: list[Headers]) -> Batch:
 def packed(headers: list[Headers]) -> ColumnarBatch:
     count = len(headers)
     counts = np.array([len(record_headers or ()) for record_headers in headers], np.int64)
-    every = [header for record_headers in headers for header in record_headers or ()]
-    values = [value.encode() if isinstance(value, str) else value for _, value in every]
-    columns = HeaderColumns(counts, texts([name.encode() for name, _ in every]), texts(values))
-    offsets, zeros, none = np.arange(count), np.zeros(count, np.int32), texts([None] * count)
+    all_headers = [header for record_headers in headers for header in record_headers or ()]
+    values = [value.encode() if isinstance(value, str) else value for _, value in all_headers]
+    columns = HeaderColumns(counts, texts([name.encode() for name, _ in all_headers]), texts(values))
+    offsets, zeros, null_texts = np.arange(count), np.zeros(count, np.int32), texts([None] * count)
     return ColumnarBatch(
-        MessageColumns([("in", 0)], zeros, offsets, offsets, zeros, zeros, texts([b"{}"] * count), none, columns), "empty"
+        MessageColumns([("in", 0)], zeros, offsets, offsets, zeros, zeros, texts([b"{}"] * count), null_texts, columns), "empty"
     )
 
 
 @pytest.mark.parametrize("value", [b"x", b"", None, b" ", b" x", b"\t", b"\xc3\xa9", b"\xff", b'"'])
 @pytest.mark.parametrize("field", ["f", "", None])
 def test_ids_are_the_same_from_lists_and_columns(value: bytes | None, field: str | None) -> None:
-    headers: list[Headers] = [[("ce_id", header)] for header in (*GOOD, value)]
+    headers: list[Headers] = [[("ce_id", header)] for header in (*IDS, value)]
     results = []
     for batch in (listed(headers), packed(headers)):
-        every = list(range(len(headers)))
-        result = read_headers(batch, every, 1)
+        rows = list(range(len(headers)))
+        result = read_headers(batch, rows, 1)
         assert not result.expired
         assert {row: poison.reason for row, poison in result.rejected.items()} == (
             {4: Reason.NOT_UTF8} if value == b"\xff" else {}
         )
-        readable = [row for row in every if row not in result.rejected]
+        readable = [row for row in rows if row not in result.rejected]
         results.append(result.ids(batch, readable, [field] * len(readable), "eu"))
     assert results[0] == results[1]
     assert all(results[0])
@@ -53,7 +53,7 @@ def test_ids_are_the_same_from_lists_and_columns(value: bytes | None, field: str
 
 
 def test_plain_ids_stay_columns() -> None:
-    result = read_headers(packed([[("ce_id", header)] for header in GOOD]), list(range(len(GOOD))), 1)
+    result = read_headers(packed([[("ce_id", header)] for header in IDS]), list(range(len(IDS))), 1)
     assert result.values is None
     assert result.names is not None
 

@@ -1,4 +1,4 @@
-"""One batch through fakes that raise: the guilty events alone are dead letters, the others are scored, in order."""
+"""One batch through fakes that raise: only the failing events are dead letters, and the others are scored in order."""
 
 import logging
 from collections import Counter
@@ -27,7 +27,7 @@ RAISED: dict[str, type[Exception]] = {"decode": ValueError, "infer": InferenceFa
 
 
 class Fake:
-    """Decodes a value to itself, scores and encodes it the same. Raises at the stage, and with the error, that are set."""
+    """A version that decodes, scores and encodes a value to itself, and raises the configured error at the configured stage."""
 
     def __init__(self, errors: dict[bytes, tuple[str, Exception]]) -> None:
         self.errors = errors
@@ -84,15 +84,15 @@ def scored(events: Batch, fake: Fake) -> ScoredBatch:
 @given(
     st.integers(1, 70).flatmap(lambda n: st.dictionaries(st.integers(0, n - 1), st.sampled_from(STAGES)).map(lambda d: (n, d)))
 )
-def test_whatever_is_raised_costs_the_guilty_events_alone(drawn: tuple[int, dict[int, str]]) -> None:
-    count, guilty = drawn
+def test_any_error_affects_only_the_failing_events(case: tuple[int, dict[int, str]]) -> None:
+    count, failing_stages = case
     values = [b"%d" % number for number in range(count)]
-    result = scored(batch(values), Fake({values[row]: (stage, RAISED[stage]("no")) for row, stage in guilty.items()}))
+    result = scored(batch(values), Fake({values[row]: (stage, RAISED[stage]("no")) for row, stage in failing_stages.items()}))
     assert [record[1] for record in result.records] == values
-    assert [record[0] for record in result.records] == ["dead" if row in guilty else "out" for row in range(count)]
-    failed = sum(stage == "infer" for stage in guilty.values())
-    assert +result.reasons == +Counter({"inference-failed": failed, "internal-error": len(guilty) - failed})
-    assert +result.outcomes == +Counter({"scored": count - len(guilty), "dead": len(guilty)})
+    assert [record[0] for record in result.records] == ["dead" if row in failing_stages else "out" for row in range(count)]
+    failed = sum(stage == "infer" for stage in failing_stages.values())
+    assert +result.reasons == +Counter({"inference-failed": failed, "internal-error": len(failing_stages) - failed})
+    assert +result.outcomes == +Counter({"scored": count - len(failing_stages), "dead": len(failing_stages)})
 
 
 def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,12 +112,12 @@ def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_on
 
 
 @pytest.mark.parametrize("error", [Retriable("again"), Aborted("aborted"), Fatal("fatal")])
-def test_what_is_away_is_no_events_fault(error: Exception) -> None:
+def test_an_unavailable_dependency_fails_no_event(error: Exception) -> None:
     with pytest.raises(type(error)):
         scored(batch([b"1", b"2"]), Fake({b"2": ("infer", error)}))
 
 
-def test_a_model_that_answers_nothing_any_more_convicts_no_event() -> None:
+def test_a_model_without_answers_fails_no_event() -> None:
     fake = Fake({b"2": ("infer", InferenceFailed("no"))})
     fake.broken = True
     with pytest.raises(ModelBroken, match="answered when it was loaded: no") as result:
@@ -125,7 +125,7 @@ def test_a_model_that_answers_nothing_any_more_convicts_no_event() -> None:
     assert result.value.exit_code == BROKEN
 
 
-def test_an_event_that_is_given_up_is_not_looked_at() -> None:
+def test_an_event_that_is_given_up_is_not_read() -> None:
     scoring = BatchScorer(settings(), TargetTopic("out", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
     unreadable: Any = [[("deadline", object())]]
     result = scoring.give_up(

@@ -16,7 +16,7 @@ from tests.unit.scorer.worker.looped import Looped
 
 
 class Gated:
-    """A gate before two partitions, with a table that the test reads step by step."""
+    """A gate in front of two partitions, with a table that the test reads step by step."""
 
     def __init__(self, **table: object) -> None:
         self.now = 100.0
@@ -59,7 +59,7 @@ def test_a_new_partition_is_paused_until_its_table_is_restored() -> None:
     assert gated.gate.waiting == {}
 
 
-def test_a_partition_that_comes_back_is_paused_again() -> None:
+def test_a_reassigned_partition_is_paused_again() -> None:
     gated = Gated()
     gated.assign(0)
     gated.read()

@@ -1,4 +1,4 @@
-"""When the next transaction may begin."""
+"""The time at which the next transaction may start."""
 
 import pytest
 from hypothesis import given
@@ -12,11 +12,11 @@ EVENT, TRANSACTION = 20e-6, 0.003  # seconds of the broker's CPU
 CARRIED = [
     (rate, times) for rate in (100, 1_000, 5_000, 10_000, 40_000) for times in (1, 2, 5, 10, 20) if rate * times * EVENT < 0.85
 ]
-"""Rates of events, and how many times dearer than usual everything is to a broker that can carry them."""
+"""Rates of events, and factors of the usual costs, which a broker can sustain."""
 
 
 class BackToBack(TransactionPacing):
-    """Never waits."""
+    """A pacing that never waits."""
 
     def wait(self, now: float) -> float:  # noqa: ARG002
         return 0.0
@@ -29,7 +29,7 @@ def simulation(
 
 
 @given(commits=st.lists(st.floats(0, 1), max_size=50), began=st.floats(0, 100), later=st.floats(0, 1))
-def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[float], began: float, later: float) -> None:
+def test_transactions_are_spaced_and_never_wait_for_long(commits: list[float], began: float, later: float) -> None:
     pacing = TransactionPacing(TARGET)
     for seconds in commits:
         pacing.committed(seconds, seconds)
@@ -37,25 +37,25 @@ def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[
     wait = pacing.wait(began + later)
     assert 0 <= wait <= LONGEST_INTERVAL * (1 + 1e-9)
     if not any(commits):
-        assert wait == 0, "batches have no commits of their own"
+        assert wait == 0, "the batches have no commits"
 
 
 @pytest.mark.parametrize(("commit", "interval"), [(0.001, 0.018), (0.004, 0.015), (0.008, 0.024), (0.020, 0.060), (1.0, 0.1)])
-def test_a_quiet_broker_is_left_alone_until_the_target_and_a_busy_one_longer(commit: float, interval: float) -> None:
+def test_the_interval_is_the_target_at_a_quiet_broker_and_longer_at_a_busy_one(commit: float, interval: float) -> None:
     pacing = TransactionPacing(TARGET)
     for _ in range(3):
         pacing.committed(commit, commit + 0.001)
     assert pacing.interval == pytest.approx(interval)
 
 
-def test_who_is_behind_keeps_the_distance_and_takes_what_comes() -> None:
+def test_a_scorer_that_is_behind_keeps_the_interval() -> None:
     pacing = TransactionPacing(TARGET)
     for _ in range(3):
         pacing.committed(0.004, 0.005)
     pacing.record_age(3_600.0)
     assert pacing.is_behind
     assert pacing.interval == pytest.approx(0.015)
-    pacing.record_age(2 * LONGEST_INTERVAL)  # as old as they get where commits are slow
+    pacing.record_age(2 * LONGEST_INTERVAL)  # the age of events if commits are slow
     assert not pacing.is_behind
 
 
@@ -73,11 +73,11 @@ def test_the_first_transaction_never_waits() -> None:
 
 
 @pytest.mark.parametrize(("rate", "times"), CARRIED)
-def test_latency_stays_at_the_target_or_at_what_the_broker_can_do(rate: float, times: float) -> None:
-    paced, other = simulation(rate, times).run(10), simulation(rate, times, BackToBack).run(10)
-    assert paced.share <= other.share
-    assert paced.percentile(50) <= max(TARGET, 1.1 * other.percentile(50))
-    assert paced.percentile(99) <= max(1.5 * TARGET, 1.4 * other.percentile(99))
+def test_latency_stays_at_the_target_or_at_the_limit_of_the_broker(rate: float, times: float) -> None:
+    paced, unpaced = simulation(rate, times).run(10), simulation(rate, times, BackToBack).run(10)
+    assert paced.share <= unpaced.share
+    assert paced.percentile(50) <= max(TARGET, 1.1 * unpaced.percentile(50))
+    assert paced.percentile(99) <= max(1.5 * TARGET, 1.4 * unpaced.percentile(99))
 
 
 def test_a_quiet_broker_has_a_third_of_the_transactions() -> None:
@@ -89,9 +89,9 @@ def test_a_change_of_the_broker_is_followed_within_four_transactions(before: flo
     changing, settled = simulation(1_000, before, jitter=0), simulation(1_000, after, jitter=0).run(10)
     changing.run(10)
     changing.event_cost, changing.transaction_cost = settled.event_cost, settled.transaction_cost
-    begun = len(changing.intervals)
+    change_index = len(changing.intervals)
     changing.run(2)
-    followed = changing.intervals[begun + 4 :]
+    followed = changing.intervals[change_index + 4 :]
     assert followed == pytest.approx([settled.intervals[-1]] * len(followed), rel=0.1)
 
 
@@ -101,7 +101,7 @@ def test_intervals_do_not_swing(rate: float, times: float) -> None:
     assert max(intervals) <= 1.2 * min(intervals) + 1 / rate
 
 
-def test_the_second_slow_commit_in_a_row_counts_and_a_lone_one_does_not() -> None:
+def test_a_slow_commit_counts_only_after_another_slow_commit() -> None:
     pacing, slow, quick = TransactionPacing(TARGET), 0.030, 0.010
     for commit in (quick, quick):
         pacing.committed(commit, TARGET)

@@ -1,4 +1,4 @@
-"""A partition that a newer revision has scored waits, but not for ever."""
+"""A partition that a newer revision has scored waits for a limited time."""
 
 import logging
 import math
@@ -20,7 +20,7 @@ class Fenced:
 
     def __init__(self, further: int = 0, *, scored: str = "", served: str = "", trusted: float = math.inf) -> None:
         self.now = 100.0
-        self.hurries = 0
+        self.polls = 0
         self.group = Group()
         older = OffsetMetadata(revision=3, history=scored)
         self.newer = OffsetMetadata(revision=5, history=scored)
@@ -30,29 +30,29 @@ class Fenced:
         self._registry = CollectorRegistry()
         timeouts = Counter("timeouts", "Timeouts.", registry=self._registry)
         younger = Gauge("younger", "The channel is younger.", registry=self._registry)
-        self._fence = VersionFence(self.group.intake, self._hurry, timeouts, younger, lambda: self.now)
+        self._fence = VersionFence(self.group.intake, self._poll, timeouts, younger, lambda: self.now)
         self._served = Resolution("d", "1", 4, history=served)
         self._fence.admit(self._served, trusted)
 
-    def _hurry(self) -> None:
-        self.hurries += 1
+    def _poll(self) -> None:
+        self.polls += 1
 
     def timeouts(self) -> float | None:
-        """How many partitions waited in vain."""
+        """Return the number of partitions whose wait timed out."""
         return self._registry.get_sample_value("timeouts_total")
 
     def younger(self) -> float | None:
-        """Whether the channel is reported as younger than its partitions."""
+        """Return whether the channel is reported as younger than its partitions."""
         return self._registry.get_sample_value("younger")
 
     def paused_after(self, seconds: float, revision: int = 4, trusted: float = math.inf, polled: float = math.inf) -> set[int]:
-        """Return the partitions that are not read after this time if this revision is served."""
+        """Return the paused partitions after this time if this revision is served."""
         self.now += seconds
         self._fence.check(revision, trusted, polled)
         return self.group.paused()
 
     def take_over(self, partition: int, polled: float) -> set[int]:
-        """Return the partitions that are not read after one that revision 5 has scored is assigned."""
+        """Assign a partition that revision 5 has scored, and return the paused partitions."""
         self.group.committed[TOPIC, partition] = 5, self.newer
         self.group.assign(partition)
         self._fence.admit(self._served, polled=polled)
@@ -68,33 +68,33 @@ def test_a_partition_ahead_waits_until_its_revision_is_served() -> None:
     assert fenced.timeouts() == 0
 
 
-def test_the_registry_is_asked_now_and_then_meanwhile() -> None:
+def test_the_registry_is_polled_during_the_wait() -> None:
     fenced = Fenced()
     for _ in range(4):
         fenced.paused_after(POLL_SECONDS / 2)
-    assert fenced.hurries == 2
+    assert fenced.polls == 2
 
 
-def test_after_a_while_it_goes_on_and_that_is_counted() -> None:
+def test_after_a_timeout_the_partition_is_read_and_counted() -> None:
     fenced = Fenced()
     assert fenced.paused_after(WAIT_SECONDS - 0.1) == {1}
     assert fenced.paused_after(0.2) == set()
     assert fenced.timeouts() == 1
 
 
-def test_a_partition_that_went_is_not_waited_for() -> None:
+def test_a_revoked_partition_does_not_wait() -> None:
     fenced = Fenced()
     fenced.group.revoke(1)
     assert fenced.paused_after(WAIT_SECONDS + 1) == set()
-    assert (fenced.hurries, fenced.timeouts()) == (0, 0)
+    assert (fenced.polls, fenced.timeouts()) == (0, 0)
 
 
-def test_a_partition_at_a_revision_that_was_never_accepted_waits_on_and_is_counted_again() -> None:
+def test_a_partition_at_a_revision_that_was_never_accepted_waits_longer_and_is_counted_again() -> None:
     fenced = Fenced()
     for count in (1, 2):
         assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=4) == {1}
         assert fenced.timeouts() == count
-    assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=5) == set(), "accepted here since, and refused"
+    assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=5) == set(), "the revision was accepted and then refused here"
     assert fenced.timeouts() == 3
 
 
@@ -116,7 +116,7 @@ def test_a_partition_of_another_history_of_the_channel_does_not_wait_and_is_repo
 ) -> None:
     fenced = Fenced(scored="a" * 16, served="b" * 16)
     assert fenced.paused_after(0.0) == set()
-    assert (fenced.hurries, fenced.timeouts(), fenced.younger()) == (0, 0, 1)
+    assert (fenced.polls, fenced.timeouts(), fenced.younger()) == (0, 0, 1)
     (message,) = caplog.messages
     assert "restored and is at revision 4, and revision 5 has scored events of flights[1]; scoring continues" in message
     fenced.paused_after(0.0, revision=5)

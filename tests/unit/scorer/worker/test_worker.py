@@ -1,4 +1,4 @@
-"""The loop over a scripted group: what it publishes, under which marks, and at its end."""
+"""The loop over a scripted group: its publishes, their offset metadata, and its end."""
 
 from collections import Counter
 from typing import Any
@@ -20,7 +20,7 @@ from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.model import FallbackSettings
 from scorer.worker.score_batch import ScoredBatch
 from tests.unit.scorer.consumer.group import end, event
-from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped
+from tests.unit.scorer.worker.looped import PARTITION, SETTINGS, Looped
 
 
 def test_a_batch_is_claimed_scored_and_published_with_its_offsets() -> None:
@@ -29,7 +29,7 @@ def test_a_batch_is_claimed_scored_and_published_with_its_offsets() -> None:
     looped.run(1)
     owner = SETTINGS.owner
     assert looped.published() == [([], [(7, owner)]), (["out", "out"], [(9, owner)]), ([], [(9, "")])]
-    assert looped.group.intake.partitions.committed() == {HERE: 9}
+    assert looped.group.intake.partitions.committed() == {PARTITION: 9}
     assert looped.metrics.batches._value.get() == 1
 
 
@@ -47,12 +47,12 @@ def test_positions_past_markers_are_committed_without_an_event_once_and_at_the_e
     looped.group.waiting += [event(7), end(8), end(10)]
     looped.run(1)
     assert looped.published() == [([], [(7, owner)]), (["out"], [(8, owner)]), ([], [(10, owner)]), ([], [(10, "")])]
-    assert looped.group.intake.partitions.committed() == {HERE: 10}
+    assert looped.group.intake.partitions.committed() == {PARTITION: 10}
     looped.run(3)
-    assert len(looped.published()) == 4  # it has nothing to say
+    assert len(looped.published()) == 4  # there are no positions to commit
 
 
-def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> None:
+def test_the_first_batch_of_another_version_has_a_swap_record_with_its_offset() -> None:
     looped = Looped(OffsetMetadata("flights.b", 1, "0.9", "old"), AnswerStartOffsets([3], [4]))
     for offset in (7, 8):
         looped.group.waiting.append(event(offset))
@@ -73,11 +73,11 @@ def test_the_same_revision_of_another_history_of_the_channel_gets_a_swap_record(
     looped.run(1)
     messages = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
     assert [orjson.loads(message[1])["history"] for message in messages] == ["a" * 16] * count
-    assert looped.group.intake.partitions.metadata(HERE).history == "a" * 16
+    assert looped.group.intake.partitions.metadata(PARTITION).history == "a" * 16
 
 
 def test_a_partition_has_a_swap_record_of_a_canary_that_is_refused_here() -> None:
-    """Another scorer of the group may accept it, and writes none for a revision that the partition has seen."""
+    """Another scorer of the group may accept the canary, and writes no swap record for a revision that the partition has."""
     looped = Looped(OffsetMetadata("flights.b", 1, "0.9", "old"))
     digest = f"sha256:{7:064x}"
     looped.versions.canary = CanaryArm(digest, 20, TrafficSplit.of(digest, 20), None, "2")
@@ -119,7 +119,7 @@ def test_a_batch_that_became_stale_while_it_was_scored_is_not_published() -> Non
     looped.group.waiting.append(event(7))
     looped.run(1)
     assert "out" not in [topic for topics, _ in looped.published() for topic in topics]
-    assert looped.group.reads == {HERE: 7}
+    assert looped.group.reads == {PARTITION: 7}
 
 
 def test_events_that_cannot_be_scored_now_are_read_again() -> None:
@@ -129,10 +129,10 @@ def test_events_that_cannot_be_scored_now_are_read_again() -> None:
     looped.run(2)
     assert looped.group.paused() == {0}
     assert looped.metrics.outages.summary() == "model-servers: no route"
-    assert looped.group.intake.partitions.committed() == {HERE: 7}
+    assert looped.group.intake.partitions.committed() == {PARTITION: 7}
 
 
-def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
+def test_a_fallback_answers_for_unavailable_model_servers() -> None:
     model = SETTINGS.model.model_copy(update={"fallback": FallbackSettings(score=0.5, after_ms=0)})
     looped = Looped(settings=SETTINGS.model_copy(update={"model": model}))
     looped.scoring.score.side_effect = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=60.0)
@@ -141,21 +141,24 @@ def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
         looped.group.waiting.append(event(offset))
         looped.loop.step()
     looped.loop.step()
-    assert (looped.scoring.score.call_count, looped.scoring.fall_back.call_count) == (1, 2)  # asked again after a minute
+    assert (looped.scoring.score.call_count, looped.scoring.fall_back.call_count) == (
+        1,
+        2,
+    )  # the servers are tried again after a minute
     assert looped.metrics.outages.is_unavailable(MODEL_SERVERS)
     assert looped.metrics.outages.summary() is None
-    assert looped.group.intake.partitions.committed() == {HERE: 9}
+    assert looped.group.intake.partitions.committed() == {PARTITION: 9}
 
 
-def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts() -> None:
+def test_a_batch_that_waits_too_long_for_its_schemas_is_read_again_in_parts() -> None:
     looped = Looped()
-    answer, sizes = looped.scoring.score.side_effect, []
+    score_all, sizes = looped.scoring.score.side_effect, []
 
-    def score(batch: Batch, *rest: object) -> ScoredBatch:
+    def score(batch: Batch, *arguments: object) -> ScoredBatch:
         sizes.append(len(batch))
         if len(batch) > 1:
             raise LookUpsPending("5 look-ups are pending")
-        scored: ScoredBatch = answer(batch, *rest)
+        scored: ScoredBatch = score_all(batch, *arguments)
         return scored
 
     looped.scoring.score.side_effect = score
@@ -163,13 +166,13 @@ def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts
         looped.group.reads.clear()
         looped.group.waiting += [event(offset) for offset in range(7, 11)]
         looped.loop.step()
-        assert looped.group.reads == {HERE: 7}
+        assert looped.group.reads == {PARTITION: 7}
         assert looped.metrics.outages.summary() is None  # the registry answers
         looped.group.waiting.clear()
     looped.group.waiting += [event(offset) for offset in range(7, 11)]
     looped.run(1)
     assert sizes == [4, 2, 1]
-    assert looped.group.intake.partitions.committed() == {HERE: 8}
+    assert looped.group.intake.partitions.committed() == {PARTITION: 8}
 
 
 def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
@@ -180,7 +183,7 @@ def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("failing", ["wait_for_publish", "checkpoint"])
-def test_after_a_last_commit_that_failed_nothing_more_is_published(failing: str) -> None:
+def test_no_record_is_published_after_a_failed_last_commit(failing: str) -> None:
     looped = Looped()
     getattr(looped.session, failing).side_effect = Aborted("the broker gave up the transaction")
     assert not looped.run(0), "not every score is committed"
@@ -193,16 +196,16 @@ def test_a_stop_while_a_failed_batch_is_not_repeated_yet_reports_scores_that_are
     assert not looped.run(1)
 
 
-def test_after_a_good_end_the_partitions_have_no_owner() -> None:
+def test_after_a_clean_shutdown_the_partitions_have_no_owner() -> None:
     looped = Looped()
     assert looped.run(0), "every score is committed"
     assert looped.published() == [([], [(7, "")])]
 
 
-def test_a_flip_is_counted_and_told_at_once() -> None:
-    looped, expected = Looped(), Mock()
+def test_a_flip_is_counted_and_reported_at_once() -> None:
+    looped, on_flip = Looped(), Mock()
     looped.versions.serve_aspired.side_effect = [False, True, False]
     remaining = iter(range(3))
-    looped.loop.run(lambda: next(remaining, None) is None, expected)
-    assert expected.call_count == 2, "at the first step, and after the flip"
+    looped.loop.run(lambda: next(remaining, None) is None, on_flip)
+    assert on_flip.call_count == 2, "at the first step, and after the flip"
     assert looped.metrics.swaps._value.get() == 1

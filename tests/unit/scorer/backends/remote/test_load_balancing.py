@@ -1,4 +1,4 @@
-"""Ejection, back-off, probes and the window of requests, on a clock that is handed in."""
+"""Ejection, back-off, probes and the concurrency limit, on a scripted clock."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ def test_backoff_doubles_up_to_a_limit() -> None:
 
 def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
     servers = Endpoints(["a:1", "b:1"])
-    for _ in range(3 * MISSES):  # an answer between two of them makes good
+    for _ in range(3 * MISSES):  # an answer in between resets the count
         servers.record_missed_deadline(0, now=1.0)
         servers.succeeded(0)
     for _ in range(MISSES - 1):
@@ -60,18 +60,18 @@ def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["succeeded", "failed", "record_missed_deadline"]), st.integers(0, 2)), max_size=50))
 def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]]) -> None:
     servers = Endpoints(["a:1", "b:1", "c:1"])
-    for now, (what, at) in enumerate(reports):
-        more = {"succeeded": (), "failed": (float(now), "away"), "record_missed_deadline": (float(now),)}[what]
-        getattr(servers, what)(at, *more)
-        picked = servers.select()
-        if picked is None:
-            assert all(one.open for one in servers.all)
+    for now, (report, at) in enumerate(reports):
+        arguments = {"succeeded": (), "failed": (float(now), "UNAVAILABLE"), "record_missed_deadline": (float(now),)}[report]
+        getattr(servers, report)(at, *arguments)
+        selected = servers.select()
+        if selected is None:
+            assert all(server.open for server in servers.all)
             assert servers.wait(float(now)) <= LONGEST_BACKOFF
         else:
-            assert not servers.all[picked].open
+            assert not servers.all[selected].open
 
 
-def test_a_full_window_that_is_answered_grows_by_one_and_one_that_is_not_used_up_stays() -> None:
+def test_the_window_grows_by_one_only_if_it_is_used_up() -> None:
     window = ConcurrencyLimit(4.0)
     window.record_response(3)
     assert window.limit == 4.0
@@ -80,7 +80,7 @@ def test_a_full_window_that_is_answered_grows_by_one_and_one_that_is_not_used_up
     assert 4.9 < window.limit <= 5.0
 
 
-def test_requests_that_were_already_out_shrink_it_once() -> None:
+def test_missed_deadlines_of_earlier_requests_shrink_the_window_once() -> None:
     window = ConcurrencyLimit(8.0)
     for sent_at in (1.0, 1.1, 1.2):
         window.record_missed_deadline(sent_at, now=2.0)
@@ -90,11 +90,11 @@ def test_requests_that_were_already_out_shrink_it_once() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40), st.floats(0, 100), st.floats(0, 5)), max_size=60))
-def test_it_stays_between_one_and_the_largest(reports: list[tuple[bool, int, float, float]]) -> None:
+def test_the_window_stays_within_its_limits(reports: list[tuple[bool, int, float, float]]) -> None:
     window = ConcurrencyLimit()
     assert window.limit == FIRST_LIMIT
-    for good, in_flight, sent_at, took in reports:
-        if good:
+    for in_time, in_flight, sent_at, took in reports:
+        if in_time:
             window.record_response(in_flight)
         else:
             window.record_missed_deadline(sent_at, sent_at + took)

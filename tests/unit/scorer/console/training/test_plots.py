@@ -37,9 +37,9 @@ def search(**changed: Any) -> SearchDocument:
 
 
 def test_rungs_show_the_trials_that_continued() -> None:
-    drawn = plots.rungs(search())
-    assert texts(drawn)[:3] == ["27 trees: 16 trials, 5 continue", "81 trees: 5 trials, 1 continues", "243 trees: 1 trial"]
-    circles = dots(drawn)
+    svg = plots.rungs(search())
+    assert texts(svg)[:3] == ["27 trees: 16 trials, 5 continue", "81 trees: 5 trials, 1 continues", "243 trees: 1 trial"]
+    circles = dots(svg)
     assert [sum(filled for _, y, filled in circles if y == height) for height in (36, 92, 148)] == [5, 1, 1]
     assert len(circles) == 16 + 5 + 1
     stopped = max(x for x, y, filled in circles if y == 36 and not filled)
@@ -48,8 +48,8 @@ def test_rungs_show_the_trials_that_continued() -> None:
 
 
 def test_learning_curves_rise_with_the_score() -> None:
-    drawn = ElementTree.fromstring(plots.curve(search()))
-    *_, best = drawn.iter(f"{SVG}polyline")
+    svg = ElementTree.fromstring(plots.curve(search()))
+    *_, best = svg.iter(f"{SVG}polyline")
     points = [tuple(map(float, point.split(","))) for point in best.attrib["points"].split()]
     assert len(points) == 3
     assert best.attrib["stroke-width"] == "2.5"
@@ -73,14 +73,14 @@ def test_both_matrices_are_side_by_side() -> None:
     assert "7,410" in labels
     assert "7,535" in labels
     first = read(trained.comparison(1, DIGEST), ComparisonDocument)
-    assert not any(each.startswith("champion") for each in texts(plots.matrices(first)))
+    assert not any(text.startswith("champion") for text in texts(plots.matrices(first)))
     assert plots.matrices(read(trained.comparison(1, DIGEST, challenger={}), ComparisonDocument)) == ""
 
 
 def test_classes_of_any_name_and_number() -> None:
     assert '<script>"&\ufffd\ufffd' in texts(plots.matrix_of(AttestedMatrix([HOSTILE, 1], [[1, 2], [0, 0]])))
-    many = AttestedMatrix(list(range(13)), [[1] * 13] * 13)
-    assert texts(plots.matrix_of(many)) == ["13 classes: too many to draw"]
+    matrix = AttestedMatrix(list(range(13)), [[1] * 13] * 13)
+    assert texts(plots.matrix_of(matrix)) == ["13 classes: too many to draw"]
 
 
 def test_passed_rule_is_right_of_its_bound() -> None:
@@ -99,12 +99,12 @@ def test_passed_rule_is_right_of_its_bound() -> None:
 
 def test_long_curves_are_thinned_and_end_at_their_last_point() -> None:
     path = [(float(step), step / 10_000) for step in range(10_001)]
-    drawn = plots.curves({0: path, 1: path[:3], 2: []}, 0, HOSTILE, "epochs")
-    first, second = ElementTree.fromstring(drawn).iter(f"{SVG}polyline")
+    svg = plots.curves({0: path, 1: path[:3], 2: []}, 0, HOSTILE, "epochs")
+    first, second = ElementTree.fromstring(svg).iter(f"{SVG}polyline")
     lengths = sorted(len(line.attrib["points"].split()) for line in (first, second))
     assert lengths[0] == 3
     assert 100 < lengths[1] <= plots.MAX_POINTS + 1
-    assert max(x for x, _, _ in dots(drawn)) == plots.WIDTH - plots.EDGE
+    assert max(x for x, _, _ in dots(svg)) == plots.WIDTH - plots.EDGE
     assert plots.curves({}, None, "auc") == plots.curves({1: []}, None, "auc") == ""
 
 
@@ -114,25 +114,25 @@ def test_versions_are_drawn_in_their_order_and_the_promoted_ones_are_connected()
         plots.VersionFigure(HOSTILE, 0.7, promoted=False, refused=True),
         plots.VersionFigure("c", 0.9, promoted=True, refused=False),
     ]
-    drawn = plots.versions(figures, HOSTILE)
-    circles = dots(drawn)
+    svg = plots.versions(figures, HOSTILE)
+    circles = dots(svg)
     assert [filled for *_, filled in circles] == [True, False, True]
     assert [x for x, *_ in circles] == sorted(x for x, *_ in circles)
     (_, low, _), (_, lowest, _), (_, high, _) = circles
     assert high < low < lowest  # a larger value is higher on the page
-    (connected,) = ElementTree.fromstring(drawn).iter(f"{SVG}polyline")
-    assert len(connected.attrib["points"].split()) == 2
+    (line,) = ElementTree.fromstring(svg).iter(f"{SVG}polyline")
+    assert len(line.attrib["points"].split()) == 2
     assert plots.versions([], "auc") == ""
     assert dots(plots.versions(figures[:1], "auc"))
 
 
 def test_residuals_are_bars_in_proportion_to_their_counts() -> None:
-    drawn = plots.residuals(ResidualHistogram([-2.0, -1.0, 0.0, 3.0], [5, 10, 0]))
-    bars = [bar for bar in ElementTree.fromstring(drawn).iter(f"{SVG}rect") if bar.attrib["class"] == "cell"]
+    svg = plots.residuals(ResidualHistogram([-2.0, -1.0, 0.0, 3.0], [5, 10, 0]))
+    bars = [bar for bar in ElementTree.fromstring(svg).iter(f"{SVG}rect") if bar.attrib["class"] == "cell"]
     heights = [float(bar.attrib["height"]) for bar in bars]
     assert heights[1] == pytest.approx(2 * heights[0], abs=0.2)
     assert heights[2] == 0
-    assert {"0", "-2", "3", "10"} <= set(texts(drawn))
+    assert {"0", "-2", "3", "10"} <= set(texts(svg))
     assert plots.residuals(ResidualHistogram([0.0, 1.0], [0])) == ""
     for wrong in ({"edges": [0, 1], "counts": [1, 2]}, {"edges": [1, 0], "counts": [1]}):
         with pytest.raises(ValueError, match="ascending numbers"):

@@ -13,7 +13,7 @@ from tests.support import recorded_runs, trained
 from tests.support.recorded_runs import RecordedEvents
 
 
-def only(history: RunHistory) -> RecordedRun:
+def only_run(history: RunHistory) -> RecordedRun:
     (run,) = history.runs.values()
     return run
 
@@ -22,15 +22,15 @@ def test_run_is_running_until_its_heartbeats_stop_and_then_interrupted() -> None
     events = RecordedEvents(1)
     events.start()
     events.trials(1)
-    run = only(recorded_runs.history(events))
-    last = events.at_ms / 1_000
-    assert run.state(last + run_history.STALE_SECONDS - 1) == "running"
-    assert run.state(last + run_history.STALE_SECONDS + 1) == "interrupted"
+    run = only_run(recorded_runs.history(events))
+    last_seen = events.at_ms / 1_000
+    assert run.state(last_seen + run_history.STALE_SECONDS - 1) == "running"
+    assert run.state(last_seen + run_history.STALE_SECONDS + 1) == "interrupted"
     history = recorded_runs.history(events)
     beat = RunAlive(run=events.run, attempt="first", at_ms=events.at_ms + 30_000, dropped=2)
-    history.add(beat, 100, last + 30, last + 30)
-    assert only(history).state(last + 30 + run_history.STALE_SECONDS - 1) == "running"
-    assert only(history).dropped == 2
+    history.add(beat, 100, last_seen + 30, last_seen + 30)
+    assert only_run(history).state(last_seen + 30 + run_history.STALE_SECONDS - 1) == "running"
+    assert only_run(history).dropped == 2
 
 
 def test_resumed_run_shows_each_repeated_event_once_and_costs_the_time_of_both_processes() -> None:
@@ -44,7 +44,7 @@ def test_resumed_run_shows_each_repeated_event_once_and_costs_the_time_of_both_p
     resumed.records.append(StepEnded(**resumed.identity, step="join", seconds=1.5, result=killed.records[2].result))  # type: ignore[union-attr]
     resumed.trials(3, 3)
     resumed.end("promoted", "revision 2")
-    run = only(recorded_runs.history(killed, resumed))
+    run = only_run(recorded_runs.history(killed, resumed))
     assert (len(run.attempts), len(run.trials), run.state(1e12)) == (2, 3, "promoted")
     assert [len(trial.points) for trial in run.trials.values()] == [3, 3, 3]
     assert (run.version, run.id) == (trained.version(1), trained.run_id(1))
@@ -65,7 +65,7 @@ def test_failed_trial_and_failed_run_have_their_reasons_and_logs() -> None:
     events.trial(4, 27, {"depth": 3})
     events.fail_trial(4, "exit code 1", "Traceback\nValueError: x")
     events.fail("search", "all trials failed")
-    run = only(recorded_runs.history(events))
+    run = only_run(recorded_runs.history(events))
     trial = run.trials[False, 4]
     assert (trial.failure, trial.log_tail, trial.running) == ("exit code 1", "Traceback\nValueError: x", None)
     assert (run.state(0), run.because, run.steps["search"].failure) == ("failed", "all trials failed", "all trials failed")
@@ -81,7 +81,7 @@ def test_oldest_runs_are_forgotten_beyond_the_limit_of_bytes() -> None:
 
 
 def test_records_beyond_the_limit_of_a_run_are_counted() -> None:
-    run = only(recorded_runs.history(recorded_runs.refused(1), into=RunHistory(max_run_bytes=2_000)))
+    run = only_run(recorded_runs.history(recorded_runs.refused(1), into=RunHistory(max_run_bytes=2_000)))
     assert run.left_out > 0
     assert run.state(0) == "refused"  # the end of a run is always recorded
 
@@ -91,7 +91,7 @@ def test_run_with_many_attempts_has_its_first_and_its_newest_ones() -> None:
     for events in attempts:
         events.start()
         events.end("failed", f"failure of {events.attempt}")
-    run = only(recorded_runs.history(*attempts))
+    run = only_run(recorded_runs.history(*attempts))
     assert len(run.attempts) == run_history.MAX_ATTEMPTS
     assert run.left_out == 5
     assert run.began_ms == attempts[0].records[0].at_ms
@@ -103,7 +103,7 @@ def test_unreadable_result_of_a_step_is_no_document() -> None:
     events.start()
     events.step("gate", {"verdict": "perhaps"})
     events.step("join", [1, 2])
-    run = only(recorded_runs.history(events))
+    run = only_run(recorded_runs.history(events))
     assert (run.comparison, run.version, run.id) == (None, "", "")
 
 

@@ -36,8 +36,8 @@ def run(*attestations: Attestation, number: int = 1, moves: tuple[Any, ...] = ()
     return training_run
 
 
-def judged(key: str | None = "training", **stated: Any) -> tuple[Attestation, Attestation]:
-    comparison = trained.comparison(1, DIGEST, CHAMPION, **stated)
+def judged(key: str | None = "training", **overrides: Any) -> tuple[Attestation, Attestation]:
+    comparison = trained.comparison(1, DIGEST, CHAMPION, **overrides)
     return attested(PROVENANCE, trained.provenance(1, CHAMPION), key), attested(COMPARISON, comparison, key)
 
 
@@ -71,28 +71,32 @@ def test_refused_run_has_its_reason_and_failed_rules() -> None:
 
 def test_claimed_verdict_is_never_good() -> None:
     assert run(*judged()).tone == "good"
-    claimed = run(*judged(key=None))
-    assert (claimed.verdict, claimed.tone, claimed.verified, claimed.claimed) == ("passed", "wait", False, True)
+    claimed_run = run(*judged(key=None))
+    assert (claimed_run.verdict, claimed_run.tone, claimed_run.verified, claimed_run.claimed) == ("passed", "wait", False, True)
     assert run(*judged(key=None, change=-0.0061)).tone == "bad"
 
 
 def test_verdict_that_only_the_run_recorded_is_never_good() -> None:
     events = recorded_runs.refused(3)
     events.end("passed")
-    (recorded,) = runs.with_records([], recorded_runs.history(events), 0.0)
-    assert (recorded.verdict, recorded.attested, recorded.tone) == ("passed", False, "wait")
+    (recorded_run,) = runs.with_records([], recorded_runs.history(events), 0.0)
+    assert (recorded_run.verdict, recorded_run.attested, recorded_run.tone) == ("passed", False, "wait")
 
 
 def test_missing_documents_are_named() -> None:
     assert (run().verdict, run().because) == ("not judged", "It has no attestations.")
-    half = run(attested(PROVENANCE, trained.provenance(1)), attested(EVALUATION, trained.evaluation()))
-    assert half.because == "Only its provenance and evaluation is attested, and no comparison."
-    assert [(each.name, each.champion, each.challenger) for each in half.metrics] == [
+    without_comparison = run(attested(PROVENANCE, trained.provenance(1)), attested(EVALUATION, trained.evaluation()))
+    assert without_comparison.because == "Only its provenance and evaluation is attested, and no comparison."
+    assert [(metric.name, metric.champion, metric.challenger) for metric in without_comparison.metrics] == [
         ("auc", None, 0.9061),
         ("brier", None, 0.0912),
     ]
-    first = run(attested(COMPARISON, trained.comparison(1, DIGEST, rules=[], because="")))
-    assert (first.champion, first.bar, first.because) == (None, None, "The comparison has no reason.")
+    without_champion = run(attested(COMPARISON, trained.comparison(1, DIGEST, rules=[], because="")))
+    assert (without_champion.champion, without_champion.bar, without_champion.because) == (
+        None,
+        None,
+        "The comparison has no reason.",
+    )
     broken = run(attested(COMPARISON, {"verdict": "perhaps"}))
     assert (broken.verdict, broken.tone) == ("unreadable", "bad")
     assert broken.because == "Its comparison is unreadable: Invalid enum value 'perhaps' - at `$.verdict`"
@@ -113,14 +117,18 @@ def test_versions_without_training_are_not_runs() -> None:
 def test_channel_moves_are_listed_with_their_actor() -> None:
     move = replace(console_records.move(1, trained.version(1), reason=f"run {trained.run_id(1)}"), to_digest=DIGEST)
     by_hand = replace(console_records.move(2, trained.version(1), reason=f"running {trained.run_id(1)}0"), to_digest=DIGEST)
-    away = console_records.move(3, "2.0.0", trained.version(1))
-    training_run = run(*judged(), moves=(move, by_hand)).promotions
-    assert [(each.channel, each.revision, each.by_run, each.now) for each in training_run] == [
+    move_to_other_version = console_records.move(3, "2.0.0", trained.version(1))
+    promotions = run(*judged(), moves=(move, by_hand)).promotions
+    assert [(promotion.channel, promotion.revision, promotion.by_run, promotion.now) for promotion in promotions] == [
         ("prod", 2, False, True),
         ("prod", 1, True, False),
     ]
-    gone = run(*judged(), moves=(move, away))
-    assert ([each.now for each in gone.promotions], gone.serves, gone.warnings) == ([False], [], [])
+    replaced_run = run(*judged(), moves=(move, move_to_other_version))
+    assert ([promotion.now for promotion in replaced_run.promotions], replaced_run.serves, replaced_run.warnings) == (
+        [False],
+        [],
+        [],
+    )
     roles = (Role("champion", "2.0.0", console_records.digest("2.0.0"), 95), Role("canary", trained.version(1), DIGEST, 5))
     canary = run(*judged(change=-0.0061), moves=(move, replace(console_records.move(2, "2.0.0"), roles=roles)))
     assert canary.serves == ["prod canary"]
@@ -128,8 +136,12 @@ def test_channel_moves_are_listed_with_their_actor() -> None:
 
 
 def test_contradictions_are_warned_of() -> None:
-    other = trained.comparison(2, "sha256:" + "9" * 64, CHAMPION)
-    training_run = run(attested(PROVENANCE, {}), attested(COMPARISON, other), attested(COMPARISON, other, None))
+    comparison_of_other_run = trained.comparison(2, "sha256:" + "9" * 64, CHAMPION)
+    training_run = run(
+        attested(PROVENANCE, {}),
+        attested(COMPARISON, comparison_of_other_run),
+        attested(COMPARISON, comparison_of_other_run, None),
+    )
     assert training_run.warnings == [
         f"The comparison is from another run, {trained.run_id(2)}.",
         f"The comparison is of sha256:{'9' * 64}, which is not this version.",
@@ -139,12 +151,12 @@ def test_contradictions_are_warned_of() -> None:
 
 
 def test_slice_has_its_own_margin_and_run_page_is_complete() -> None:
-    shown = view.shown(run(*judged()), LINES, {})
-    name, rows, bar = shown.slices[0]
+    page = view.shown(run(*judged()), LINES, {})
+    name, rows, bar = page.slices[0]
     assert (name, rows, bar.limit if bar else None) == ("carrier = UA", 9_000, -0.03)
-    assert [title for title, _ in shown.matrices] == [f"champion {CHAMPION[0]}", f"challenger {trained.version(1)}"]
-    assert (len(shown.spans), shown.spans_left_out, len(shown.rules)) == (8, 0, 5)
-    assert [text for _, _, text in shown.commands] == [
+    assert [title for title, _ in page.matrices] == [f"champion {CHAMPION[0]}", f"challenger {trained.version(1)}"]
+    assert (len(page.spans), page.spans_left_out, len(page.rules)) == (8, 0, 5)
+    assert [text for _, _, text in page.commands] == [
         f"scorer train show training.yaml {trained.run_id(1)}",
         f"model-registry inspect oci:./registry/m:{trained.version(1)} --key KEY.pub --json",
     ]
@@ -159,7 +171,7 @@ def test_runs_are_selected_by_verdict_and_named_by_version_or_id() -> None:
         read=True,
     )
     listing = view.training(library, RunHistory(), [], {"show": "passed"}, 0.0)
-    assert ([each.version for each in listing.rows.rows], listing.left_out) == ([trained.version(1)], 3)
+    assert ([row.version for row in listing.rows.rows], listing.left_out) == ([trained.version(1)], 3)
     assert listing.verdicts == [("passed", 1), ("not judged", 1)]
     for name in (trained.version(1), trained.run_id(1)):
         selected = view.training(library, RunHistory(), [], {"run": name}, 0.0).run
@@ -191,13 +203,13 @@ DOCUMENTS: dict[type[msgspec.Struct], tuple[str, dict[str, Any]]] = {
 
 @given(st.data(), st.sampled_from(list(DOCUMENTS)), JSON)
 def test_damaged_document_is_shown_or_has_a_one_line_fault(data: st.DataObject, type_: type[msgspec.Struct], junk: Any) -> None:
-    uri, good = DOCUMENTS[type_]
-    document = msgspec.json.decode(msgspec.json.encode(good))
-    *path, last = data.draw(st.sampled_from(places(document)[1:]))
+    uri, valid = DOCUMENTS[type_]
+    document = msgspec.json.decode(msgspec.json.encode(valid))
+    *path, last_key = data.draw(st.sampled_from(places(document)[1:]))
     target = document
     for key in path:
         target = target[key]
-    target[last] = junk
+    target[last_key] = junk
     training_run = run(attested(uri, document))
     (statement,) = training_run.attestations.statements
     assert (statement.document is None) == bool(statement.fault)
@@ -234,12 +246,12 @@ def test_a_bar_lies_within_its_width(value: float, low: float, high: float, limi
 
 
 @pytest.mark.parametrize(("change", "tone"), [(0.5, "bad"), (-0.5, "good")])
-def test_bar_of_an_error_is_bad_if_the_error_may_be_larger_than_its_rule_allows(change: float, tone: str) -> None:
+def test_bar_of_an_error_is_bad_if_its_interval_exceeds_the_rule(change: float, tone: str) -> None:
     difference = {"value": change, "low": change - 0.1, "high": change + 0.1}
     limits = [{"name": "rmse", "value": change + 0.1, "bound": 0.15, "passed": tone == "good"}]
     slices = [{"field": "carrier", "value": "UA", "rows": 9_000, "difference": difference, "scale": 10.0}]
-    stated: dict[str, Any] = {"metric": "rmse", "difference": difference, "rules": limits, "slices": slices}
-    compared = trained.comparison(1, DIGEST, ("1.0.0", "sha256:" + "b" * 64), **stated)
+    overrides: dict[str, Any] = {"metric": "rmse", "difference": difference, "rules": limits, "slices": slices}
+    compared = trained.comparison(1, DIGEST, ("1.0.0", "sha256:" + "b" * 64), **overrides)
     training_run = run(judged()[0], attested(COMPARISON, compared))
     assert training_run.bar is not None
     assert (training_run.bar.tone, training_run.bar.limit) == (tone, 0.15)
@@ -253,7 +265,11 @@ def test_runs_without_records_keep_their_order_among_recorded_ones() -> None:
         [collect_attestations(trained.version(number), DIGEST, judged() if number == 3 else ()) for number in (4, 3, 2)], []
     )
     events = recorded_runs.refused(3)
-    listed = runs.with_records(attested_runs, recorded_runs.history(events), 0.0)
-    assert [each.version for each in listed] == [trained.version(4), trained.version(2), trained.version(3)]
-    assert [(each.attested, each.state) for each in listed] == [(True, ""), (True, ""), (True, "refused")]
+    listed_runs = runs.with_records(attested_runs, recorded_runs.history(events), 0.0)
+    assert [listed_run.version for listed_run in listed_runs] == [trained.version(4), trained.version(2), trained.version(3)]
+    assert [(listed_run.attested, listed_run.state) for listed_run in listed_runs] == [
+        (True, ""),
+        (True, ""),
+        (True, "refused"),
+    ]
     assert runs.with_records(attested_runs, RunHistory(), 0.0) == attested_runs

@@ -1,4 +1,4 @@
-"""What is not JSON for msgspec, in a field that the model does not read: it spoils neither the event nor its id."""
+"""Values that msgspec does not accept as JSON, in fields that the model does not read, affect neither the event nor its id."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def decode(text: str) -> Decoded:
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_a_field_that_is_not_read_does_not_spoil_the_event(odd: str) -> None:
+def test_a_field_that_is_not_read_does_not_affect_the_event(odd: str) -> None:
     value = f'{{"id": "odd", "a": 2, "note": {odd}}}'
     decoded = decode(value)
     assert list(decoded.ids) == ["good", "odd"]
@@ -57,7 +57,7 @@ def test_half_of_a_surrogate_pair_is_not_carried() -> None:
 
 
 @pytest.mark.parametrize("depth", [300, 400, 900, 1_100, 200_000])
-def test_no_depth_of_a_field_that_is_not_read_spoils_the_event(depth: int) -> None:
+def test_the_depth_of_a_field_that_is_not_read_does_not_affect_the_event(depth: int) -> None:
     for opening, closing in (("[", "]"), ('{"k": ', "}"), ('[{"\\"]": ', "}, 1]")):
         value = f'{{"z": {opening * depth}"]"{closing * depth}, "a": 1, "word": "w", "id": "e"}}'.encode()
         decoded = JsonDecoder(WORDS, "id", 10_000_000).decode([value])
@@ -83,14 +83,14 @@ LONG = "9" * 5_000
         (f'"a": 1, "word": {HALF}', Reason.NOT_UTF8, CONTAINS_HALF.format("'word'")),
     ],
 )
-def test_what_is_wrong_beside_deep_arrays_is_named_as_without_them(fields: str, reason: Reason, error: str) -> None:
-    for beside in ("0", DEEP):
-        poison = JsonDecoder(WORDS, "id", 20_000).decode([f'{{"z": {beside}, {fields}}}'.encode()]).rejected[0]
+def test_errors_beside_deep_arrays_are_named_as_without_them(fields: str, reason: Reason, error: str) -> None:
+    for other_value in ("0", DEEP):
+        poison = JsonDecoder(WORDS, "id", 20_000).decode([f'{{"z": {other_value}, {fields}}}'.encode()]).rejected[0]
         assert (poison.reason, str(poison).partition("; JSON")[0]) == (reason, error)
 
 
 @pytest.mark.parametrize("odd", ["1e999", LONG, "NaN", HALF])
-def test_two_odd_fields_that_are_not_read_spoil_nothing(odd: str) -> None:
+def test_two_odd_fields_that_are_not_read_do_not_affect_the_event(odd: str) -> None:
     value = f'{{"id": 123456789012345678901234, "a": 2, "y": {odd}, "z": {DEEP}}}'.encode()
     decoded = JsonDecoder(WORDS, "id", 20_000).decode([value])
     assert decoded.tensors["x"].tolist() == [[2]]
@@ -114,8 +114,8 @@ def test_a_byte_order_mark_is_ignored_and_other_encodings_are_not_utf8_or_malfor
 @pytest.mark.parametrize("depth", [200, 900, 1_000, 1_020, 5_000])
 @pytest.mark.parametrize("inside", ["", "NaN", HALF])
 def test_no_depth_of_a_field_that_is_read_is_fatal(dtype: str, depth: int, inside: str) -> None:
-    stated = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": [{"name": "a", "array": True}]}
-    signature = parse_signature(json.dumps({"inputs": [stated], "output": {"tensor": "y"}}))
+    tensor = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": [{"name": "a", "array": True}]}
+    signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     value = f'{{"a": {"[" * depth}{inside}{"]" * depth}}}'.encode()
     poison = JsonDecoder(signature, None, 100_000).decode([value]).rejected[0]
     assert poison.reason in (Reason.WRONG_TYPE, Reason.NOT_UTF8)

@@ -40,7 +40,9 @@ FORMATS: list[tuple[Decoder, Any]] = [
 @pytest.mark.parametrize("prefix", [PREFIX, b"\0\0\0\0\0\0\0\0\x07"])
 @pytest.mark.parametrize(("decoder", "events"), FORMATS, ids=["json", "json-array", "json-envelope"])
 @pytest.mark.parametrize("prefixed", [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0], [9], [1, 2, 3, 4, 5, 6]])
-def test_events_with_a_prefix_are_those_without(prefix: bytes, decoder: Decoder, events: Any, prefixed: Sequence[int]) -> None:
+def test_events_with_and_without_a_prefix_are_equal(
+    prefix: bytes, decoder: Decoder, events: Any, prefixed: Sequence[int]
+) -> None:
     without_prefix = events(10)
     values = [prefix + value if row in prefixed else value for row, value in enumerate(without_prefix)]
     for batch in (values, texts(values)):

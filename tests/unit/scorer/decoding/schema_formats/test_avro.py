@@ -35,8 +35,8 @@ BODY = b"\0\0\x80\x3f" + b"\0\0\0\0\0\0\0\x40"  # a is 1, b is 2
 
 
 def reader(document: Any, references: Sequence[Any]) -> AvroReader:
-    named = tuple((str(number), json.dumps(reference)) for number, reference in enumerate(references))
-    return AvroReader(Schema("avro", json.dumps(document), named), RowSchema(A_AND_B, None, 1_000), None)
+    named_references = tuple((str(number), json.dumps(reference)) for number, reference in enumerate(references))
+    return AvroReader(Schema("avro", json.dumps(document), named_references), RowSchema(A_AND_B, None, 1_000), None)
 
 
 @pytest.mark.parametrize("references", list(itertools.permutations([INNER, PART, COLOUR])))
@@ -54,7 +54,7 @@ def test_references_of_references_come_in_any_order(references: Sequence[Any]) -
         (["n.Other", EVENT], b"\2"),
     ],
 )
-def test_an_event_may_be_a_union_of_references_or_one(document: Any, before: bytes) -> None:
+def test_an_event_may_be_a_reference_or_a_union_of_references(document: Any, before: bytes) -> None:
     references = [OTHER, *([] if before == b"\2" else [EVENT]), PART, INNER, COLOUR]
     assert tuple(reader(document, references).row(before + BODY, 0)) == (1, 2)
 
@@ -73,7 +73,7 @@ def test_a_reference_that_no_event_needs_may_be_incomplete() -> None:
 
 
 @pytest.mark.parametrize("default", ["x", None, {"type": "n.E"}])
-def test_no_default_spoils_a_schema(default: Any) -> None:
+def test_an_invalid_default_does_not_invalidate_a_schema(default: Any) -> None:
     document = {**EVENT, "fields": [{**EVENT["fields"][0], "default": default}, EVENT["fields"][1]]}  # type: ignore[dict-item]
     assert tuple(reader(document, [PART, INNER]).row(BODY, 0)) == (1, 2)
 
@@ -90,7 +90,7 @@ def field(name: str, type_: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("more", "before"),
+    ("added_fields", "before"),
     [
         ([field("again", SAME)], b"\0" * 8),
         ([field("again", ["null", SAME])], b"\2" + b"\0" * 8),
@@ -102,8 +102,8 @@ def field(name: str, type_: Any) -> dict[str, Any]:
         ([field("c", {**COLOUR, "name": "Colour"}), field("d", COLOUR)], b"\0\0"),
     ],
 )
-def test_a_type_may_be_defined_again_in_the_same_way(more: list[Any], before: bytes) -> None:
-    document = {**TWICE, "fields": [*more, *TWICE["fields"]]}
+def test_a_type_may_be_defined_again_in_the_same_way(added_fields: list[Any], before: bytes) -> None:
+    document = {**TWICE, "fields": [*added_fields, *TWICE["fields"]]}
     assert tuple(reader(document, []).row(before + BODY, 0)) == (1, 2)
 
 
@@ -119,9 +119,9 @@ def test_a_top_level_union_may_use_a_type_twice() -> None:
 
 
 def test_two_references_may_share_a_type() -> None:
-    other = {"type": "record", "name": "n.Diamond", "fields": [field("inner", "n.deep.Inner")]}
+    diamond = {"type": "record", "name": "n.Diamond", "fields": [field("inner", "n.deep.Inner")]}
     document = {**EVENT, "fields": [*EVENT["fields"], field("diamond", "Diamond")]}
-    for references in itertools.permutations([INNER, PART, other]):
+    for references in itertools.permutations([INNER, PART, diamond]):
         assert tuple(reader(document, references).row(BODY + b"\0" * 8, 0)) == (1, 2)
 
 
@@ -142,7 +142,7 @@ def test_names_that_only_strict_libraries_reject_are_read(name: str) -> None:
 
 
 def test_a_change_of_a_row_with_a_reference_is_read() -> None:
-    """As Debezium writes it: the row's type is defined in `before` and named in `after`."""
+    """Debezium defines the type of the row in `before` and names it in `after`."""
     value = {"type": "record", "name": "Value", "fields": [field("a", "double")], "connect.name": "s.shop.Value"}
     fields = [field("before", ["null", value]), field("after", ["null", "Value"]), field("source", "io.debezium.Source")]
     document = {"type": "record", "name": "Envelope", "namespace": "s.shop", "fields": fields}
@@ -223,7 +223,7 @@ def test_a_decimal_with_more_digits_than_its_precision_loses_none(tmp_path: Path
 
 
 def test_a_decimal_is_a_number_in_a_schema_that_nests_in_itself(tmp_path: Path) -> None:
-    """fastavro's reader in Python reads it."""
+    """The record is read by fastavro's reader in Python."""
     decimal = {"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "scale": 2}}
     schema = {"type": "record", "name": "E", "fields": [decimal, {"name": "next", "type": ["null", "E"]}]}
     signature = signature_of(("x", "float64", ["a"]))
@@ -250,7 +250,7 @@ def test_a_decimal_beyond_all_floats_is_named(tmp_path: Path) -> None:
 
 
 def test_fastavro_writes_what_is_read(tmp_path: Path) -> None:
-    """Its own decimals, so that both agree about the bytes."""
+    """Decimals that fastavro encodes are decoded to the same numbers."""
     schema = {"type": "record", "name": "Row", "fields": DECIMALS["fields"][:3]}
     stream = io.BytesIO()
     row = {"price": Decimal("-1.25"), "rate": Decimal("3.0001"), "count": Decimal(-7)}

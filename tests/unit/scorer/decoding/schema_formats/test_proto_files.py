@@ -28,7 +28,7 @@ def test_imports_over_two_levels_come_in_any_order(flip: bool) -> None:
     assert compile_text(text, *(reversed(references) if flip else references)) == "n.Part"
 
 
-def test_a_public_import_hands_its_messages_on() -> None:
+def test_a_public_import_re_exports_its_messages() -> None:
     text = 'syntax = "proto3"; import "all.proto"; message E { n.deep.Inner inner = 1; }'
     assert compile_text(text, ("all.proto", PUBLIC), ("n/deep/inner.proto", INNER)) == "n.deep.Inner"
 
@@ -43,7 +43,7 @@ def test_a_public_import_hands_its_messages_on() -> None:
         ("confluent/meta.proto", "confluent.Meta"),
     ],
 )
-def test_files_that_registries_know_need_no_reference(name: str, type_: str) -> None:
+def test_well_known_files_of_registries_need_no_reference(name: str, type_: str) -> None:
     assert compile_text(f'syntax = "proto3"; import "{name}"; message E {{ {type_} one = 1; }}') == type_
     part = f'syntax = "proto3"; import public "{name}";'
     text = f'syntax = "proto3"; import "part.proto"; message E {{ {type_} one = 1; }}'
@@ -62,9 +62,9 @@ def test_a_schema_may_be_a_descriptor_in_base64() -> None:
 
 
 def test_a_reference_comes_before_a_known_file() -> None:
-    own_file = 'syntax = "proto3"; package confluent; message Mine { int32 n = 1; }'
-    text = 'syntax = "proto3"; import "confluent/meta.proto"; message E { confluent.Mine one = 1; }'
-    assert compile_text(text, ("confluent/meta.proto", own_file)) == "confluent.Mine"
+    registered_file = 'syntax = "proto3"; package confluent; message Custom { int32 n = 1; }'
+    text = 'syntax = "proto3"; import "confluent/meta.proto"; message E { confluent.Custom one = 1; }'
+    assert compile_text(text, ("confluent/meta.proto", registered_file)) == "confluent.Custom"
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_a_reference_comes_before_a_known_file() -> None:
         ([("\ud800.proto", PART)], "which cannot be a file: "),
     ],
 )
-def test_what_is_wrong_is_named_without_paths_of_this_machine(references: list[tuple[str, str]], error: str) -> None:
+def test_errors_are_named_without_paths_of_this_machine(references: list[tuple[str, str]], error: str) -> None:
     text = 'syntax = "proto3"; import "n/part.proto"; message E { n.Part part = 1; }'
-    with pytest.raises(BadSchema) as caught:
+    with pytest.raises(BadSchema) as raised:
         compile_text(text, *references)
-    assert error in str(caught.value)
+    assert error in str(raised.value)
     for path in (tempfile.gettempdir(), str(Path(proto_files.__file__).parents[3]), "site-packages"):
-        assert path not in str(caught.value)
+        assert path not in str(raised.value)
 
 
 def test_no_reference_is_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Protobuf values that stand for others: enums, wrappers and decimals are read as Avro's are."""
+"""Enums, wrappers and decimals of Protobuf are read like those of Avro."""
 
 import struct
 from collections.abc import Callable
@@ -169,7 +169,7 @@ def test_an_absent_field_has_the_default_of_its_schema(tmp_path: Path, syntax: s
 TWO = """syntax = "proto3"; message A { message B { double b = 1; } message C { double c = 1; } } message D { double d = 1; }"""
 
 
-class OneSchema:
+class SingleSchemaClient:
     """A registry's client that knows one schema."""
 
     def schema(self, schema_id: SchemaId) -> Schema:  # noqa: ARG002 - it is the only one
@@ -197,7 +197,7 @@ class OneSchema:
 def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error: str) -> None:
     names = {"A": "z", "D": "d", "A.C": "c"}
     signature = signature_of(("x", "float64", [{"name": names.get(message, "z"), "default": -1}]))
-    registry = SchemaRegistry(settings_of("protobuf").schema_registry, OneSchema())
+    registry = SchemaRegistry(settings_of("protobuf").schema_registry, SingleSchemaClient())
     decoder = SchemaDecoder(signature, settings_of("protobuf", id="header:ce_id"), SchemaRegistrySource("protobuf", registry))
     body = b"" if error else b"\x09" + struct.pack("<d", 3)
     decoded = decoder.decode([b"\0\0\0\0\7" + path + body])
@@ -208,7 +208,7 @@ def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error
 
 
 @pytest.mark.parametrize(
-    ("value", "named"),
+    ("value", "serialiser"),
     [
         (b"\3\0" + b"u" * 16 + b"x", "AWS Glue"),
         (b"\3\5" + b"u" * 16 + b"x", "AWS Glue"),
@@ -218,12 +218,12 @@ def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error
     ],
 )
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
-def test_events_with_another_serialisers_prefix_name_it(format_: str, value: bytes, named: str) -> None:
-    registry = SchemaRegistry(settings_of(format_).schema_registry, OneSchema())
+def test_events_with_another_serialisers_prefix_name_it(format_: str, value: bytes, serialiser: str) -> None:
+    registry = SchemaRegistry(settings_of(format_).schema_registry, SingleSchemaClient())
     decoder = SchemaDecoder(SIGNATURE, settings_of(format_), SchemaRegistrySource(format_, registry))
     poison = decoder.decode([value]).rejected[0]
     assert poison.reason is Reason.MALFORMED
-    assert named in str(poison)
+    assert serialiser in str(poison)
 
 
 TEXTS = """syntax = "%s";
@@ -236,7 +236,7 @@ WORDS = signature_of(("s", "string", [{"name": "word", "path": "part.word"}, {"n
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
 @pytest.mark.parametrize(("text", "field"), [(b"iiii", "id"), (b"wwww", "words"), (b"pppp", "part.word"), (b"uuuu", "unread")])
 def test_text_that_is_not_utf8_is_named(tmp_path: Path, syntax: str, text: bytes, field: str) -> None:
-    """The library rejects it in proto3, and in proto2 returns it as bytes if it is read."""
+    """The library rejects the text in proto3, and returns it as bytes in proto2."""
     schema = TEXTS % (syntax, *["optional"] * 4)
     new = proto_class(schema, "Event")
     valid = new(id="iiii", words=["wwww"], part={"word": "pppp"}, unread="uuuu").SerializeToString()

@@ -1,4 +1,4 @@
-"""Schemas that headers name: as Confluent's and Apicurio's serialisers write them, and headers that leave it open."""
+"""Schema ids in headers as Confluent's and Apicurio's serialisers write them, and headers with invalid or ambiguous ids."""
 
 import json
 import struct
@@ -27,8 +27,8 @@ FIRST, OTHER = avro_record(id="string", a="float", b="float"), avro_record(b="fl
 FLAT = signature_of(("x", "float32", ["a", "b"]))
 
 
-class Shelf:
-    """A client with these schemas."""
+class ScriptedClient:
+    """A client of a registry with these schemas."""
 
     def __init__(self, schemas: dict[SchemaId, Schema]) -> None:
         self.schemas = schemas
@@ -43,7 +43,9 @@ class Shelf:
 
 
 def source(schemas: dict[SchemaId, Schema], format_: str = "avro") -> SchemaRegistrySource:
-    return SchemaRegistrySource(format_, SchemaRegistry(SchemaRegistrySettings(url="http://127.0.0.1:1"), Shelf(schemas)))
+    return SchemaRegistrySource(
+        format_, SchemaRegistry(SchemaRegistrySettings(url="http://127.0.0.1:1"), ScriptedClient(schemas))
+    )
 
 
 def decoded(schemas: dict[SchemaId, Schema], *events: tuple[bytes, Headers], format_: str = "avro") -> Decoded:
@@ -109,7 +111,7 @@ def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, 
         ([*(long("contentId", 7) or []), ("apicurio.value.encoding", b"JSON")], "only BINARY is supported"),
     ],
 )
-def test_an_event_whose_headers_leave_its_schema_open_is_a_dead_letter(headers: Headers, message: str) -> None:
+def test_an_event_without_a_unique_schema_id_in_its_headers_is_a_dead_letter(headers: Headers, message: str) -> None:
     value = b"\0\0\0\0\1" + avro_encoder(FIRST)({"id": "e", "a": 1.0, "b": 2.0})
     rows = decoded({SchemaId("id", 1): SCHEMA}, (value, headers))
     assert rows.rows == []
@@ -117,18 +119,18 @@ def test_an_event_whose_headers_leave_its_schema_open_is_a_dead_letter(headers: 
     assert message in str(rows.rejected[0])
 
 
-def test_an_event_that_is_whole_by_its_headers_and_by_its_prefix_is_a_dead_letter() -> None:
+def test_an_event_that_is_complete_by_its_headers_and_by_its_prefix_is_a_dead_letter() -> None:
     schemas = {SchemaId("GUID", GUID): SCHEMA, SchemaId("id", 1): OTHER_SCHEMA}
-    both = b"\0\0\0\0\1" + struct.pack("<f", 2.0)  # by FIRST: an empty id, a tiny number, and 2.0
-    other = b"\0\0\0\0\2" + struct.pack("<f", 2.0)  # there is no schema 2: only the header names one
-    longer = b"\0\0\0\0\1" + BODY
-    rows = decoded(schemas, *((value, confluent("AVRO")) for value in (both, other, longer, BODY)))
+    ambiguous = b"\0\0\0\0\1" + struct.pack("<f", 2.0)  # with FIRST: an empty id, a tiny number, and 2.0
+    unknown_prefix = b"\0\0\0\0\2" + struct.pack("<f", 2.0)  # schema 2 does not exist, so only the header names a schema
+    too_long = b"\0\0\0\0\1" + BODY
+    rows = decoded(schemas, *((value, confluent("AVRO")) for value in (ambiguous, unknown_prefix, too_long, BODY)))
     assert rows.rows == [1, 3]
     assert {row: str(poison.reason) for row, poison in rows.rejected.items()} == {0: "unknown-schema", 2: "malformed"}
     assert "the value is also a complete event with the prefix of schema 1" in str(rows.rejected[0])
 
 
-def test_an_unknown_schema_in_a_header_is_not_looked_for_in_the_value() -> None:
+def test_the_prefix_is_not_used_if_the_schema_of_a_header_is_unknown() -> None:
     value = b"\0\0\0\0\1" + BODY
     rows = decoded({SchemaId("id", 1): SCHEMA}, (value, confluent("AVRO")))
     assert str(rows.rejected[0]) == f"the schema registry does not know the schema with the GUID {GUID}: nothing here"
@@ -142,11 +144,16 @@ PROTO_BODY = b"\x0d" + struct.pack("<f", 1.0) + b"\x15" + struct.pack("<f", 2.0)
 
 
 def test_a_protobuf_message_is_the_one_that_headers_name() -> None:
-    nested, second = confluent("PROTOBUF", [0, 0]), confluent("PROTOBUF", [1])
-    named = [*(long("contentId", 7) or []), ("apicurio.protobuf.type", b"C")]
+    nested_message, second_message = confluent("PROTOBUF", [0, 0]), confluent("PROTOBUF", [1])
+    by_type_header = [*(long("contentId", 7) or []), ("apicurio.protobuf.type", b"C")]
     schema = Schema("protobuf", PROTO)
     schemas = {SchemaId("GUID", GUID): schema, SchemaId("content id", 7): Schema("", PROTO)}
-    events = [(PROTO_BODY, nested), (PROTO_BODY, second), (PROTO_BODY, named), (reference("C") + PROTO_BODY, named)]
+    events = [
+        (PROTO_BODY, nested_message),
+        (PROTO_BODY, second_message),
+        (PROTO_BODY, by_type_header),
+        (reference("C") + PROTO_BODY, by_type_header),
+    ]
     rows = decoded(schemas, *events, (PROTO_BODY, long("contentId", 7)), format_="protobuf")
     assert rows.tensors["x"].tolist() == [[1.0, 2.0], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0]]
     assert "the schema has the messages A, C" in str(rows.rejected[4])

@@ -1,4 +1,4 @@
-"""All that a schema refers to, theirs included: which are fetched, in which order, and what is wrong."""
+"""The direct and indirect references of a schema: the fetched subjects, their order, and the errors."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ def referenced(name: str, version: int = 1) -> Reference:
 
 
 class Subjects:
-    """By name, the references of each schema; `fetched` are the requests."""
+    """The references of each schema by name. `fetched` are the requests."""
 
     def __init__(self, references: Mapping[str, Sequence[Reference]]) -> None:
         self._references = references
@@ -38,10 +38,8 @@ class Subjects:
         (["", "a"], {"": ["a"], "a": []}, ["a", ""]),
     ],
 )
-def test_what_is_referred_to_comes_first_and_once(
-    top: list[str], references: dict[str, list[str]], expected: list[str]
-) -> None:
-    subjects = Subjects({name: list(map(referenced, below)) for name, below in references.items()})
+def test_referenced_schemas_come_first_and_once(top: list[str], references: dict[str, list[str]], expected: list[str]) -> None:
+    subjects = Subjects({name: list(map(referenced, names)) for name, names in references.items()})
     texts = resolve(list(map(referenced, top)), subjects.fetch)
     assert texts == tuple((name, f"{name}@1") for name in expected)
     assert len(subjects.fetched) == len(expected)
@@ -55,13 +53,13 @@ def test_the_first_of_two_versions_counts_depth_first() -> None:
 
 def test_a_reference_that_cannot_be_fetched_is_named() -> None:
     subjects = Subjects({"a": [referenced("b", 3)]})
-    with pytest.raises(LookUpFailed) as caught:
+    with pytest.raises(LookUpFailed) as raised:
         resolve([referenced("a")], subjects.fetch)
-    assert str(caught.value) == "its reference 'b' (b-subject, version 3): no such subject"
-    assert caught.value.status == 404
+    assert str(raised.value) == "its reference 'b' (b-subject, version 3): no such subject"
+    assert raised.value.status == 404
 
 
-def test_a_registry_that_never_ends_is_left() -> None:
+def test_endless_references_are_an_error() -> None:
     def fetch(reference: Reference) -> ReferencedSchema:
         return ReferencedSchema("", [referenced(f"{reference.name}x")])
 

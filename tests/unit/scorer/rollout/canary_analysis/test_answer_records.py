@@ -47,7 +47,7 @@ def test_records_may_lie_in_any_order_and_with_gaps(places: list[tuple[str, int]
     values = ENCODER.encode(ids, scores, decisions, places, numbers, [7] * len(places), "scored", 9)
     rows = np.array(numbers)
     column = scattered(values)
-    groups, expected = (answer_records.group_by_partition(each, rows) for each in (column, values))
+    groups, expected = (answer_records.group_by_partition(records, rows) for records in (column, values))
     assert {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in groups.items()} == {
         lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in expected.items()
     }
@@ -63,16 +63,20 @@ def test_a_dead_letter_is_an_answer_among_records() -> None:
     assert letter == (("events", 1), 8, VersionAnswer("sha256:b", "dead_lettered", fallback="malformed"))
     assert answer_records.read_dead_letter([("dead.source", b"nowhere")]) is None
     value = encoded(ENCODER, 1)[0]
-    assert [each.digest for each in answer_records.answers([value, letter[2], value])] == ["sha256:a", "sha256:b", "sha256:a"]
+    assert [answer.digest for answer in answer_records.answers([value, letter[2], value])] == [
+        "sha256:a",
+        "sha256:b",
+        "sha256:a",
+    ]
 
 
 TWICE = b"\n".join(encoded(ENCODER, 1) * 2)
 
 
-@pytest.mark.parametrize("bad", [None, b"{", b"7", b'{"source":{"topic":"t"}}', TWICE])
-def test_a_record_that_is_no_score_is_named(bad: bytes | None) -> None:
+@pytest.mark.parametrize("invalid", [None, b"{", b"7", b'{"source":{"topic":"t"}}', TWICE])
+def test_a_record_that_is_no_score_is_named(invalid: bytes | None) -> None:
     with pytest.raises(answer_records.UnreadableAnswer) as raised:
-        answer_records.group_by_partition([encoded(ENCODER, 1)[0], bad], np.arange(2))
+        answer_records.group_by_partition([encoded(ENCODER, 1)[0], invalid], np.arange(2))
     assert raised.value.row == 1
 
 
@@ -93,21 +97,21 @@ def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
     assert sample.drift() == (None, None)
     rng = np.random.default_rng(1)
     scores = np.stack([rng.random(3 * MAX_PAIRS), rng.random(3 * MAX_PAIRS) ** 2], axis=1)
-    every = np.arange(len(scores))
-    for filled, order in ((sample, every), (backwards, every[::-1])):
+    rows = np.arange(len(scores))
+    for filled, order in ((sample, rows), (backwards, rows[::-1])):
         for start in range(0, len(order), 7_000):
-            some = order[start : start + 7_000]
+            chunk = order[start : start + 7_000]
             kinds = [PairDifference(0, 1, ("yes", "no"))]
-            filled.add(("t", 0), some, PairDifferences(kinds, np.zeros(len(some), np.intp), scores[some].T))
+            filled.add(("t", 0), chunk, PairDifferences(kinds, np.zeros(len(chunk), np.intp), scores[chunk].T))
             filled.drift()
     assert sample.drift() == backwards.drift()
-    whole = drift.psi_without_bias(*scores.T), drift.ks(*scores.T)
-    assert sample.drift() == pytest.approx(whole, abs=0.05)
+    all_pairs = drift.psi_without_bias(*scores.T), drift.ks(*scores.T)
+    assert sample.drift() == pytest.approx(all_pairs, abs=0.05)
     assert sample.flips == {("yes", "no"): 3 * MAX_PAIRS}
-    alone = DecisionSample()
+    without_scores = DecisionSample()
     kinds = [PairDifference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(2)]
-    alone.add(("t", 0), np.arange(100), PairDifferences(kinds, np.arange(100) % 2, np.full((2, 100), np.nan)))
-    psi, ks = alone.drift()
+    without_scores.add(("t", 0), np.arange(100), PairDifferences(kinds, np.arange(100) % 2, np.full((2, 100), np.nan)))
+    psi, ks = without_scores.drift()
     assert psi is not None
     assert psi > 0.25
     assert ks is None

@@ -1,4 +1,4 @@
-"""Confidence sequences: compared with their definition, and the share of streams that leave them."""
+"""Confidence sequences compared with their definition, and the share of streams that leave them."""
 
 import math
 
@@ -38,12 +38,12 @@ def test_a_walk_leaves_the_boundary_in_fewer_streams_than_alpha() -> None:
 def test_pairs_of_one_key_count_as_their_cell() -> None:
     chance = np.random.default_rng(2)
     failing = np.flatnonzero(chance.random(CELLS) < 0.5)
-    alike = Cells().added(np.repeat(np.arange(CELLS), 10), np.repeat(np.isin(np.arange(CELLS), failing), 10).astype(float))
-    assert variance(alike) == pytest.approx(10**2 * CELLS / 4, rel=0.05)
-    apart = Cells().added(np.repeat(np.arange(CELLS), 10), (chance.random(10 * CELLS) < 0.5).astype(float))
-    assert variance(apart) == pytest.approx(10 * CELLS / 4, rel=0.1)
-    assert interval(alike, 0.05).high - interval(alike, 0.05).low > 2.5 * (
-        interval(apart, 0.05).high - interval(apart, 0.05).low
+    dependent = Cells().added(np.repeat(np.arange(CELLS), 10), np.repeat(np.isin(np.arange(CELLS), failing), 10).astype(float))
+    assert variance(dependent) == pytest.approx(10**2 * CELLS / 4, rel=0.05)
+    independent = Cells().added(np.repeat(np.arange(CELLS), 10), (chance.random(10 * CELLS) < 0.5).astype(float))
+    assert variance(independent) == pytest.approx(10 * CELLS / 4, rel=0.1)
+    assert interval(dependent, 0.05).high - interval(dependent, 0.05).low > 2.5 * (
+        interval(independent, 0.05).high - interval(independent, 0.05).low
     )
 
 
@@ -54,9 +54,9 @@ def test_without_pairs_the_interval_is_infinite() -> None:
 
 
 def test_without_any_difference_the_interval_has_a_width() -> None:
-    none = interval(Cells().added(range(50), [0.0] * 50), 0.05)
-    assert none.estimate == 0.0
-    assert none.high > 0.05
+    of_few_pairs = interval(Cells().added(range(50), [0.0] * 50), 0.05)
+    assert of_few_pairs.estimate == 0.0
+    assert of_few_pairs.high > 0.05
     assert variance(Cells().added(range(50), [0.0] * 50)) == UNSEEN
-    many = interval(Cells().added(np.arange(10_000) % CELLS, np.zeros(10_000)), 0.05)
-    assert many.high < 0.001
+    of_many_pairs = interval(Cells().added(np.arange(10_000) % CELLS, np.zeros(10_000)), 0.05)
+    assert of_many_pairs.high < 0.001

@@ -35,15 +35,15 @@ def add(
 
 @examples(max_examples=100)
 @given(st.sets(st.integers(0, 200)), st.sets(st.integers(0, 200)), st.data())
-def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], shadow: set[int], data: st.DataObject) -> None:
+def test_the_pairs_are_those_of_a_plain_join_for_any_lag(scores: set[int], shadow: set[int], data: st.DataObject) -> None:
     join = MergeJoin(1_000, 10)
-    left = {JoinSide.ANSWERED: sorted(scores), JoinSide.SHADOW: sorted(shadow)}
+    remaining = {JoinSide.ANSWERED: sorted(scores), JoinSide.SHADOW: sorted(shadow)}
     pairs: list[tuple[int, int, int]] = []
-    while any(left.values()):
-        side = data.draw(st.sampled_from([side for side, offsets in left.items() if offsets]))
+    while any(remaining.values()):
+        side = data.draw(st.sampled_from([side for side, offsets in remaining.items() if offsets]))
         count = data.draw(st.integers(1, 20))
-        some, left[side] = left[side][:count], left[side][count:]
-        pairs += zip(*add(join, side, PLACE, some, [1_000 * (side + 1) + offset for offset in some]), strict=True)
+        chunk, remaining[side] = remaining[side][:count], remaining[side][count:]
+        pairs += zip(*add(join, side, PLACE, chunk, [1_000 * (side + 1) + offset for offset in chunk]), strict=True)
         assert len(join.waiting_tickets()) == join.waiting
     assert sorted(pairs) == [(o, 1_000 + o, 2_000 + o) for o in sorted(scores & shadow)]
     for side in (*JoinSide, *JoinSide):
@@ -92,7 +92,7 @@ def test_the_number_of_waiting_records_is_limited() -> None:
     assert len(add(join, JoinSide.SHADOW, PLACE, range(1_020), range(1_020))[0]) > 40  # the newest are still waiting
 
 
-def of(digest: str, decision: str | None = "yes", score: float = 0.5) -> VersionAnswer:
+def answer_of(digest: str, decision: str | None = "yes", score: float = 0.5) -> VersionAnswer:
     return VersionAnswer(digest, "scored", decision=decision, score=score)
 
 
@@ -100,28 +100,28 @@ def failed(digest: str, reason: str | None = None) -> VersionAnswer:
     return VersionAnswer(digest, "dead_lettered", fallback=reason)
 
 
-def instead(answer: VersionAnswer, reason: str = "inference-failed") -> VersionAnswer:
+def by_fallback(answer: VersionAnswer, reason: str = "inference-failed") -> VersionAnswer:
     return msgspec.structs.replace(answer, fallback=reason)
 
 
 @pytest.mark.parametrize(
     ("answered", "shadow", "error", "flip"),
     [
-        (of(OLD), of(NEW), 0, 0),
-        (of(NEW), of(OLD), 0, 0),
-        (of(OLD), of(NEW, "no"), 0, 1),
-        (of(NEW), of(OLD, None), 0, 1),
-        (of(NEW, None), of(OLD, None), 0, None),
-        (of(OLD), failed(NEW, "missing-field"), 1, None),
-        (of(OLD), failed(NEW, "refused"), 1, None),
-        (failed(NEW), of(OLD), 1, None),
-        (of(NEW), failed(OLD, "missing-field"), -1, None),
-        (failed(OLD), of(NEW), -1, None),
+        (answer_of(OLD), answer_of(NEW), 0, 0),
+        (answer_of(NEW), answer_of(OLD), 0, 0),
+        (answer_of(OLD), answer_of(NEW, "no"), 0, 1),
+        (answer_of(NEW), answer_of(OLD, None), 0, 1),
+        (answer_of(NEW, None), answer_of(OLD, None), 0, None),
+        (answer_of(OLD), failed(NEW, "missing-field"), 1, None),
+        (answer_of(OLD), failed(NEW, "refused"), 1, None),
+        (failed(NEW), answer_of(OLD), 1, None),
+        (answer_of(NEW), failed(OLD, "missing-field"), -1, None),
+        (failed(OLD), answer_of(NEW), -1, None),
         (failed(OLD), failed(NEW), 0, None),
-        (instead(of(OLD)), of(NEW), 1, None),
-        (instead(of(OLD)), failed(NEW), 1, None),
-        (instead(failed(OLD)), of(NEW), 0, None),
-        (instead(of(NEW)), of(OLD), -1, None),
+        (by_fallback(answer_of(OLD)), answer_of(NEW), 1, None),
+        (by_fallback(answer_of(OLD)), failed(NEW), 1, None),
+        (by_fallback(failed(OLD)), answer_of(NEW), 0, None),
+        (by_fallback(answer_of(NEW)), answer_of(OLD), -1, None),
     ],
 )
 def test_differences_are_the_candidates_less_the_champions(
@@ -133,10 +133,10 @@ def test_differences_are_the_candidates_less_the_champions(
     if flip is not None:
         by_digest = {answered.digest: answered, shadow.digest: shadow}
         assert difference.decisions == (by_digest[OLD].decision, by_digest[NEW].decision)
-    compared = PairComparer(CONTEST).differences([answered, of(NEW)], [shadow, of(OLD)])
+    compared = PairComparer(CONTEST).differences([answered, answer_of(NEW)], [shadow, answer_of(OLD)])
     assert [compared.kinds[at] for at in compared.which] == [difference, PairDifference(0, 0, ("yes", "yes"), swapped=True)]
     scored = answered.status == shadow.status == "scored" and answered.fallback is None
-    by_side = [each.score for each in (answered, shadow)][:: -1 if difference.swapped else 1]
+    by_side = [answer.score for answer in (answered, shadow)][:: -1 if difference.swapped else 1]
     assert compared.scores[:, 0].tolist() == by_side if scored else np.isnan(compared.scores[:, 0]).all()
 
 
@@ -147,7 +147,7 @@ SCORES: list[Any] = [0.25, 1, True, [0.5], {"a": 1.0}, None]
 @given(st.data())
 def test_differences_of_many_pairs_are_those_of_each_pair(data: st.DataObject) -> None:
     """The result depends neither on the other pairs nor on earlier calls."""
-    each = st.builds(
+    answers = st.builds(
         VersionAnswer,
         st.sampled_from([OLD, NEW, OTHER]),
         st.sampled_from(["scored", "scored", "dead_lettered", "expired"]),
@@ -156,12 +156,12 @@ def test_differences_of_many_pairs_are_those_of_each_pair(data: st.DataObject) -
         fallback=st.sampled_from([None, None, "crash", "refused", "away"]),
     )
     comparer = PairComparer(CONTEST)
-    for pairs in data.draw(st.lists(st.lists(st.tuples(each, each), min_size=1, max_size=8), max_size=3)):
+    for pairs in data.draw(st.lists(st.lists(st.tuples(answers, answers), min_size=1, max_size=8), max_size=3)):
         answered, shadow = (list(side) for side in zip(*pairs, strict=True))
         differences = comparer.differences(answered, shadow)
         assert [differences.kinds[at] for at in differences.which] == [compare_answers(CONTEST, *pair) for pair in pairs]
         for pair, kind, scores in zip(pairs, differences.which, differences.scores.T, strict=True):
-            numbers = [each.score for each in pair if isinstance(each.score, int | float)]
+            numbers = [answers.score for answers in pair if isinstance(answers.score, int | float)]
             if (kind_difference := differences.kinds[kind]) is not None and kind_difference.scored and len(numbers) == 2:
                 assert scores.tolist() == numbers[:: -1 if kind_difference.swapped else 1]
             else:
@@ -171,18 +171,18 @@ def test_differences_of_many_pairs_are_those_of_each_pair(data: st.DataObject) -
 @pytest.mark.parametrize(
     ("answered", "shadow"),
     [
-        (of(OLD), of(OLD)),
-        (of(OLD), of(OTHER)),
-        (of(OTHER), of(NEW)),
-        (VersionAnswer(OLD, "expired"), of(NEW)),
-        (of(OLD), VersionAnswer(NEW, "expired")),
-        (of(NEW), failed(OLD, "crash")),
-        (of(OLD), failed(NEW, "crash")),
-        (instead(of(OLD), "crash"), of(NEW)),
+        (answer_of(OLD), answer_of(OLD)),
+        (answer_of(OLD), answer_of(OTHER)),
+        (answer_of(OTHER), answer_of(NEW)),
+        (VersionAnswer(OLD, "expired"), answer_of(NEW)),
+        (answer_of(OLD), VersionAnswer(NEW, "expired")),
+        (answer_of(NEW), failed(OLD, "crash")),
+        (answer_of(OLD), failed(NEW, "crash")),
+        (by_fallback(answer_of(OLD), "crash"), answer_of(NEW)),
     ],
 )
 def test_pairs_of_other_versions_are_dropped_and_counted(answered: VersionAnswer, shadow: VersionAnswer) -> None:
     tally = PairedSums()
-    tally.add(np.array([5, 6]), PairComparer(CONTEST).differences([answered, of(OLD)], [shadow, of(NEW, "no")]))
+    tally.add(np.array([5, 6]), PairComparer(CONTEST).differences([answered, answer_of(OLD)], [shadow, answer_of(NEW, "no")]))
     assert tally.foreign == 1
     assert (tally.cells["errors"].pairs, tally.cells["flips"].sums[6]) == (1, 1.0)

@@ -16,34 +16,34 @@ def record(name: str) -> bytes:
 
 
 def test_tickets_find_their_answers_and_keys_across_blocks() -> None:
-    shelf = PendingAnswers()
-    first = shelf.add_block([record(f"a{n}") for n in range(4)], KEYS, 100)
-    second = shelf.add_block([record(f"b{n}") for n in range(4)], KEYS, 100)
-    letter = shelf.add(KeyedAnswer(VersionAnswer("c", "dead_lettered"), b"k"))
+    pending = PendingAnswers()
+    first = pending.add_block([record(f"a{n}") for n in range(4)], KEYS, 100)
+    second = pending.add_block([record(f"b{n}") for n in range(4)], KEYS, 100)
+    letter = pending.add(KeyedAnswer(VersionAnswer("c", "dead_lettered"), b"k"))
     tickets = np.array([second + 1, letter, first + 2, first, second + 3])
-    assert [answer.digest for answer in shelf.answers(tickets)] == ["b1", "c", "a2", "a0", "b3"]
+    assert [answer.digest for answer in pending.answers(tickets)] == ["b1", "c", "a2", "a0", "b3"]
     hashes = [None, *map(xxh64_intdigest, (b"k", b"k2", b"k0", b""))]
-    assert shelf.hashes(tickets) == hashes
-    shelf.keep(tickets)
-    assert shelf.hashes(tickets) == hashes
+    assert pending.hashes(tickets) == hashes
+    pending.keep(tickets)
+    assert pending.hashes(tickets) == hashes
 
 
 def test_only_waiting_answers_of_the_oldest_block_are_kept_if_blocks_are_too_large() -> None:
-    shelf = PendingAnswers()
+    pending = PendingAnswers()
     waiting = []
     for n in range(2_000):
-        waiting.append(shelf.add_block([record(f"{n}.{row}") for row in range(4)], KEYS, MAX_BYTES // 3) + 1)
+        waiting.append(pending.add_block([record(f"{n}.{row}") for row in range(4)], KEYS, MAX_BYTES // 3) + 1)
         del waiting[:-1_500]
-        shelf.keep(np.array(waiting))
-    assert [answer.digest for answer in shelf.answers(np.array(waiting))] == [f"{n}.1" for n in range(500, 2_000)]
-    shelf.keep(np.array(waiting[:1]))
-    assert shelf.answers(np.array(waiting[:1]))[0].digest == "500.1"
+        pending.keep(np.array(waiting))
+    assert [answer.digest for answer in pending.answers(np.array(waiting))] == [f"{n}.1" for n in range(500, 2_000)]
+    pending.keep(np.array(waiting[:1]))
+    assert pending.answers(np.array(waiting[:1]))[0].digest == "500.1"
 
 
 def test_an_unreadable_answer_is_named_by_its_index_in_the_request() -> None:
-    shelf = PendingAnswers()
-    first, second = (shelf.add_block([record("a"), b"{}", None], [None] * 3, 10) for _ in range(2))
+    pending = PendingAnswers()
+    first, second = (pending.add_block([record("a"), b"{}", None], [None] * 3, 10) for _ in range(2))
     for tickets, row in (([first, second, first + 1], 2), ([first, first + 1, first], 1), ([second, first, second + 2], 2)):
         with pytest.raises(UnreadableAnswer) as raised:
-            shelf.answers(np.array(tickets))
+            pending.answers(np.array(tickets))
         assert raised.value.row == row

@@ -3,6 +3,6 @@
 from scorer.rollout.canary_analysis.rules import Margins
 
 
-def test_versions_that_decide_nothing_are_judged_by_errors_alone() -> None:
+def test_versions_without_decisions_are_judged_only_by_errors() -> None:
     assert [rule.name for rule in Margins().rules(decided=True)] == ["errors", "flips"]
     assert [rule.name for rule in Margins().rules(decided=False)] == ["errors"]

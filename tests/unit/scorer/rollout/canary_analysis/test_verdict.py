@@ -26,14 +26,14 @@ def differing_pairs(pairs: int, differing: int, size: float = 1.0, cells: int = 
 
 
 def test_a_promotion_needs_every_rule() -> None:
-    good = {"errors": differing_pairs(10_000, 0), "flips": differing_pairs(10_000, 50)}
-    assert decide([ERRORS, FLIPS], good).decision is CanaryDecision.PROMOTE
-    assert decide([ERRORS], good).decision is CanaryDecision.PROMOTE
-    held = decide([ERRORS, FLIPS], {"errors": good["errors"]})
-    assert (held.decision, held.reasons) == (CanaryDecision.HOLD, ("flips: no pairs",))
-    held = decide([ERRORS, FLIPS], good | {"flips": differing_pairs(10_000, 480)})
-    assert held.decision is CanaryDecision.HOLD
-    assert "flips: up to" in held.reasons[0]
+    equal_cells = {"errors": differing_pairs(10_000, 0), "flips": differing_pairs(10_000, 50)}
+    assert decide([ERRORS, FLIPS], equal_cells).decision is CanaryDecision.PROMOTE
+    assert decide([ERRORS], equal_cells).decision is CanaryDecision.PROMOTE
+    verdict = decide([ERRORS, FLIPS], {"errors": equal_cells["errors"]})
+    assert (verdict.decision, verdict.reasons) == (CanaryDecision.HOLD, ("flips: no pairs",))
+    verdict = decide([ERRORS, FLIPS], equal_cells | {"flips": differing_pairs(10_000, 480)})
+    assert verdict.decision is CanaryDecision.HOLD
+    assert "flips: up to" in verdict.reasons[0]
 
 
 def test_without_rules_or_data_nothing_is_promoted() -> None:
@@ -47,9 +47,9 @@ def test_without_rules_or_data_nothing_is_promoted() -> None:
     ("pairs", "cells", "missing"), [(MIN_PAIRS - 1, CELLS, "pairs, 3,000 are required"), (50_000, 399, "400 are required")]
 )
 def test_few_pairs_and_few_keys_hold(pairs: int, cells: int, missing: str) -> None:
-    held = decide([MetricRule("errors", 0.5)], {"errors": differing_pairs(pairs, 0, cells=cells)})
-    assert held.decision is CanaryDecision.HOLD
-    assert missing in held.reasons[0]
+    verdict = decide([MetricRule("errors", 0.5)], {"errors": differing_pairs(pairs, 0, cells=cells)})
+    assert verdict.decision is CanaryDecision.HOLD
+    assert missing in verdict.reasons[0]
 
 
 def test_a_worse_candidate_is_rolled_back_despite_obstacles() -> None:
@@ -68,15 +68,15 @@ def test_a_significant_difference_within_the_margin_is_no_rollback() -> None:
 
 
 def test_flips_are_rolled_back_beyond_their_margin_only() -> None:
-    few = {"flips": differing_pairs(2_000, 110)}  # 5.5 %: significantly above 0, not significantly above 5 %
-    assert decide([FLIPS], few).decision is CanaryDecision.HOLD
-    assert decide([MetricRule("flips", 0.05)], few).decision is CanaryDecision.ROLL_BACK
+    few_flips = {"flips": differing_pairs(2_000, 110)}  # 5.5 %: significantly above 0, not significantly above 5 %
+    assert decide([FLIPS], few_flips).decision is CanaryDecision.HOLD
+    assert decide([MetricRule("flips", 0.05)], few_flips).decision is CanaryDecision.ROLL_BACK
     assert decide([FLIPS], {"flips": differing_pairs(2_000, 200)}).decision is CanaryDecision.ROLL_BACK
 
 
 def test_obstacles_hold() -> None:
-    held = decide([ERRORS], {"errors": differing_pairs(10_000, 0)}, obstacles=["baked for 3 s of 60"])
-    assert (held.decision, held.reasons) == (CanaryDecision.HOLD, ("baked for 3 s of 60",))
+    verdict = decide([ERRORS], {"errors": differing_pairs(10_000, 0)}, obstacles=["baked for 3 s of 60"])
+    assert (verdict.decision, verdict.reasons) == (CanaryDecision.HOLD, ("baked for 3 s of 60",))
 
 
 @examples(max_examples=50)
@@ -87,7 +87,7 @@ def test_more_steps_never_decide_sooner(pairs: int, share: int, steps: int) -> N
     assert several.decision in (single.decision, CanaryDecision.HOLD)
 
 
-STILL = [
+INVALID_CONDITIONS = [
     (BakeConditions(5, 6, 0.1, 0.5), "5 of 6 partitions"),
     (BakeConditions(0, 0, 0.1, 0.5), "0 of 0 partitions"),
     (BakeConditions(6, 6, None, 0.5), "no pairs"),
@@ -97,7 +97,7 @@ STILL = [
 ]
 
 
-@pytest.mark.parametrize(("conditions", "reason"), STILL)
+@pytest.mark.parametrize(("conditions", "reason"), INVALID_CONDITIONS)
 def test_the_bake_clock_does_not_run_without_valid_conditions(conditions: BakeConditions, reason: str) -> None:
     bake = (
         BakeClock()

@@ -41,9 +41,9 @@ class Story:
     def rollout(self) -> Rollout:
         return self.ledger.rollouts[self.name]
 
-    def entry(self, kind: EntryKind, step: int = -1, **more: Any) -> "Story":
+    def entry(self, kind: EntryKind, step: int = -1, **fields: Any) -> "Story":
         self._seq += 1
-        entry = LogEntry(self.name, self._seq, kind, 1_000 * self._seq, "controller", step, **more)
+        entry = LogEntry(self.name, self._seq, kind, 1_000 * self._seq, "controller", step, **fields)
         self.ledger.apply(f"{self.name}/{self._seq}".encode(), log_records.encode(entry))
         return self
 
@@ -57,7 +57,7 @@ class Story:
         self.ledger.apply(f"{self.name}/command/{verb}-{step}".encode(), log_records.encode(command))
         return self
 
-    def state(self, **more: Any) -> "Story":
-        status = RolloutStatus("controller", 1, self.rollout.step, **more)
+    def state(self, **fields: Any) -> "Story":
+        status = RolloutStatus("controller", 1, self.rollout.step, **fields)
         self.ledger.apply(f"{self.name}/state".encode(), log_records.encode(status))
         return self

@@ -1,4 +1,4 @@
-"""Moves of a rollout in a registry folder: each is made once, whenever it is interrupted."""
+"""Moves of a rollout in a registry folder: each is applied once, even if it is interrupted."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,8 +54,8 @@ def test_a_move_is_in_the_history_with_its_evidence(store: LayoutStore) -> None:
     assert log_records.decode_entry(b"".join(content)) == entry
     assert [role.pairs for role in channel.resolve(store, "prod").roles] == [0, 20]
     assert channel.history(store, "prod")[-1] == move
-    back = apply_move(store, "prod", intended(PlannedMove(2, restores=1), 5))
-    assert (back.revision, back.to_version, back.restores) == (3, "1.0.0", 1)
+    rollback = apply_move(store, "prod", intended(PlannedMove(2, restores=1), 5))
+    assert (rollback.revision, rollback.to_version, rollback.restores) == (3, "1.0.0", 1)
 
 
 def test_moves_forward_and_back_are_signed_if_there_is_a_key(store: LayoutStore) -> None:
@@ -64,24 +64,24 @@ def test_moves_forward_and_back_are_signed_if_there_is_a_key(store: LayoutStore)
         assert signed_move.verify(store, "prod", move.revision, trusted(ONE), NOW).move == move
 
 
-def test_a_move_that_was_made_is_found_and_not_made_again(store: LayoutStore) -> None:
+def test_a_completed_move_is_recognized_and_not_repeated(store: LayoutStore) -> None:
     first = apply_move(store, "prod", canary())
     assert apply_move(store, "prod", canary()) == first
     assert len(channel.history(store, "prod")) == 2
 
 
 def test_a_move_interrupted_between_history_and_tag_is_completed(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = LayoutStore.move_tags
+    move_tags = LayoutStore.move_tags
 
-    def half(self: LayoutStore, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
-        some = {tag: at for tag, at in to.items() if tag != "prod"}
-        whole(self, some, expect={tag: at for tag, at in expect.items() if tag in some})
+    def move_history_tag_only(self: LayoutStore, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        history_tags = {tag: at for tag, at in to.items() if tag != "prod"}
+        move_tags(self, history_tags, expect={tag: at for tag, at in expect.items() if tag in history_tags})
         raise Killed
 
-    monkeypatch.setattr(LayoutStore, "move_tags", half)
+    monkeypatch.setattr(LayoutStore, "move_tags", move_history_tag_only)
     with pytest.raises(Killed):
         apply_move(store, "prod", canary())
-    monkeypatch.setattr(LayoutStore, "move_tags", whole)
+    monkeypatch.setattr(LayoutStore, "move_tags", move_tags)
     assert channel.resolve(store, "prod").revision == 1
     move = apply_move(store, "prod", canary())
     assert (move.revision, channel.resolve(store, "prod").revision) == (3, 3)
@@ -101,14 +101,14 @@ def test_the_move_of_another_process_prevails(store: LayoutStore) -> None:
 
 
 def test_a_concurrent_move_of_another_process_is_detected(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = channel.promote
+    original = channel.promote
 
-    def late(*given: Any, **more: Any) -> Any:
-        monkeypatch.setattr(channel, "promote", real)
+    def promote_after_another(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(channel, "promote", original)
         promote(store, "2.0.0")
-        return real(*given, **more)
+        return original(*arguments, **options)
 
-    monkeypatch.setattr(channel, "promote", late)
+    monkeypatch.setattr(channel, "promote", promote_after_another)
     with pytest.raises(MoveOvertaken):
         apply_move(store, "prod", canary())
     assert versions(store) == []

@@ -19,14 +19,14 @@ RULES = [
     {"rule": "errors", "value": 0.0, "limit": 0.005, "beyond": False},
     {"rule": "psi", "value": 3, "limit": 0.2, "beyond": True},
 ]
-Ended = tuple[CanaryDecision, str, dict[str, Any]] | None
+ComparisonResult = tuple[CanaryDecision, str, dict[str, Any]] | None
 
 
 @pytest.fixture
 def fake_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Replace the Python interpreter by a program that records its arguments, prints a report and ends as given."""
 
-    def make(ending: str, report: object = None) -> Path:
+    def install(ending: str, report: object = None) -> Path:
         program = tmp_path / "program"
         program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\ncat {tmp_path}/report\n{ending}\n')
         program.chmod(0o755)
@@ -34,12 +34,12 @@ def fake_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(sys, "executable", str(program))
         return tmp_path / "called"
 
-    return make
+    return install
 
 
-def poll_to_end(comparison: ComparisonProcess, times: int = 1) -> Ended:
+def poll_to_end(comparison: ComparisonProcess, times: int = 1) -> ComparisonResult:
     """Run the process `times` times, and return the result of the last run."""
-    results: list[Ended] = []
+    results: list[ComparisonResult] = []
     for _ in range(times):
         assert comparison.poll("r", PLAN, "sha256:x") is None, "the process starts"
         until(lambda: comparison._process is None or comparison._process.poll() is not None, "the end of the process")
@@ -55,13 +55,13 @@ def comparison(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_command_is_that_of_the_command_line(fake_compare: Any, comparison: ComparisonProcess) -> None:
-    called = fake_compare("exit 0", {"rules": RULES[:1], "events": 1_000, "largest_differences": [1]})
+    recorded_arguments = fake_compare("exit 0", {"rules": RULES[:1], "events": 1_000, "largest_differences": [1]})
     assert poll_to_end(comparison) == (
         CanaryDecision.PROMOTE,
         "compare: 1,000 events, within every limit",
         {"rules": RULES[:1], "events": 1_000},
     )
-    command = called.read_text().strip()
+    command = recorded_arguments.read_text().strip()
     assert command.startswith(
         "-m scorer compare scorer.yaml sha256:x --last 30d --max-errors 0.005 --max-flips 0.05 --max-psi 0.2"
     )
@@ -83,7 +83,7 @@ def test_a_candidate_that_is_refused_is_rejected(fake_compare: Any, comparison: 
 
 
 @pytest.mark.parametrize(
-    ("ending", "report", "waits"),
+    ("ending", "report", "message"),
     [
         ("exit 1", {"rules": [], "events": 0}, "compare found no events"),
         ("exit 4", None, "compare ended with exit code 4: its error is in the log"),
@@ -91,11 +91,11 @@ def test_a_candidate_that_is_refused_is_rejected(fake_compare: Any, comparison: 
     ],
 )
 def test_a_run_without_a_result_is_repeated(
-    fake_compare: Any, comparison: ComparisonProcess, ending: str, report: object, waits: str
+    fake_compare: Any, comparison: ComparisonProcess, ending: str, report: object, message: str
 ) -> None:
     fake_compare(ending, report)
     assert poll_to_end(comparison, 3) is None
-    assert comparison.waiting_for == waits
+    assert comparison.waiting_for == message
 
 
 def test_a_candidate_that_kills_the_process_twice_is_rejected(fake_compare: Any, comparison: ComparisonProcess) -> None:

@@ -51,7 +51,7 @@ from tests.unit.scorer.rollout.controller.rollout_records import NEW, OLD, Story
 
 WIDTH = 2
 SCORES, SHADOW, DEAD, LABELS = "out", "out.shadow", "out.dead", "labels"
-ANSWERS = [(topic, number) for topic in (SCORES, SHADOW, DEAD) for number in range(WIDTH)]
+ANSWER_PARTITIONS = [(topic, number) for topic in (SCORES, SHADOW, DEAD) for number in range(WIDTH)]
 LAX = {"errors": 1.0, "flips": 1.0, "psi": 100.0}
 RULES: dict[str, dict[str, Any]] = {
     "errors": LAX | {"errors": 0.0},
@@ -85,7 +85,7 @@ class Log:
         self.high += 1
 
     def between(self, start: int, end: int) -> list[Record]:
-        return [each for each in self.records if max(start, self.low) <= each.offset < end]
+        return [kafka_record for kafka_record in self.records if max(start, self.low) <= kafka_record.offset < end]
 
 
 class Topics:
@@ -93,7 +93,7 @@ class Topics:
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
-        self.logs = {at: Log() for at in [*ANSWERS, *((LABELS, number) for number in range(WIDTH))]}
+        self.logs = {at: Log() for at in [*ANSWER_PARTITIONS, *((LABELS, number) for number in range(WIDTH))]}
         self.events: Counter[int] = Counter()
         self.scores: dict[str, float] = {}
 
@@ -116,10 +116,10 @@ class Topics:
 
     def answer(self, lane: int, several: bool) -> None:
         """Score a batch of events of a partition; failures come last, and a transaction marker ends each log."""
-        chance, first = self.chance, self.events[lane]
+        chance, first_offset = self.chance, self.events[lane]
         self.events[lane] += (count := chance.randint(1, 12))
         failed = []
-        for n in range(first, first + count):
+        for n in range(first_offset, first_offset + count):
             score, key = round(chance.random(), 3), f"k{chance.randrange(6)}".encode() if chance.random() < 0.9 else None
             self.scores[f"{lane}/{n}"] = score
             place = f'"source":{{"topic":"in","partition":{lane},"offset":{n}}},"id":"{lane}/{n}"'
@@ -130,11 +130,11 @@ class Topics:
             else:
                 self.logs[SCORES, lane].append(key, record(OLD.digest, place, score, several))
             if chance.random() < 0.8:
-                other = chance.choice([score, 1 - score, score / 2, None])
-                if other is None:
+                shadow_score = chance.choice([score, 1 - score, score / 2, None])
+                if shadow_score is None:
                     failed.append((key, record(NEW.digest, place, None, several)))
                 else:
-                    self.logs[SHADOW, lane].append(key, record(NEW.digest, place, other, several))
+                    self.logs[SHADOW, lane].append(key, record(NEW.digest, place, shadow_score, several))
         for key, value in failed:
             self.logs[SHADOW, lane].append(key, value)
         for topic in (SCORES, SHADOW, DEAD):
@@ -144,8 +144,8 @@ class Topics:
         """Write a copy of an answer with another key and another score to another partition, as no scorer does."""
         topic = self.chance.choice([SCORES, SHADOW])
         lane = self.chance.randrange(WIDTH)
-        if answers := self.logs[topic, lane].records:
-            value = json.loads(self.chance.choice(answers).value or b"") | {"decision": "other"}
+        if records := self.logs[topic, lane].records:
+            value = json.loads(self.chance.choice(records).value or b"") | {"decision": "other"}
             self.logs[topic, (lane + 1) % WIDTH].append(b"another", json.dumps(value, separators=(",", ":")).encode())
 
     def label(self) -> None:
@@ -170,9 +170,11 @@ def record(digest: str, place: str, score: float | None, several: bool) -> bytes
     """Return a score record; if the score has `several` outputs, one of them decides."""
     if score is None:
         return f'{{{place},"digest":"{digest}","status":"dead_lettered","score":null,"fallback":"missing-field"}}'.encode()
-    shown = f'{{"amount":7.5,"risk":{score}}}' if several else str(score)
+    score_text = f'{{"amount":7.5,"risk":{score}}}' if several else str(score)
     decision = "high" if score >= 0.5 else "low"
-    return f'{{{place},"digest":"{digest}","status":"scored","score":{shown},"decision":"{decision}","event_ms":1}}'.encode()
+    return (
+        f'{{{place},"digest":"{digest}","status":"scored","score":{score_text},"decision":"{decision}","event_ms":1}}'.encode()
+    )
 
 
 class Judge:
@@ -187,9 +189,9 @@ class Judge:
 
     def read(self, stops: Offsets, portions: int | None = None) -> None:
         """Read `portions` portions, or everything before the stops."""
-        while portions != 0 and (left := [at for at, stop in stops.items() if self.reached[at] < stop]):
+        while portions != 0 and (unread := [at for at, stop in stops.items() if self.reached[at] < stop]):
             portions = None if portions is None else portions - 1
-            parts = self._topics.chance.sample(left, self._topics.chance.randint(1, len(left)))
+            parts = self._topics.chance.sample(unread, self._topics.chance.randint(1, len(unread)))
             self._take({at: min(stops[at], self.reached[at] + self._topics.chance.randint(1, 15)) for at in parts})
             if self._topics.chance.random() < 0.5:
                 self.pairs.drop_unmatched(
@@ -204,12 +206,14 @@ class Judge:
             records = self._topics.logs[at].between(self.reached[at], end)
             places = np.arange(len(rows), len(rows) + len(records))
             if records:
-                partitions.append(PartitionRecords(at, places, np.array([each.offset for each in records], np.int64)))
+                partitions.append(
+                    PartitionRecords(at, places, np.array([kafka_record.offset for kafka_record in records], np.int64))
+                )
             rows += records
             self.reached[at] = end
             self.records[at] += len(records)
-        size = sum(len(each.value or b"") for each in rows)
-        values, keys = [each.value for each in rows], [each.key for each in rows]
+        size = sum(len(kafka_record.value or b"") for kafka_record in rows)
+        values, keys = [kafka_record.value for kafka_record in rows], [kafka_record.key for kafka_record in rows]
         self.pairs.add_records(FetchedRecords(values, keys, lambda at: [rows[n].headers for n in at], partitions, size))
 
     def labelled(self, until: Offsets | None = None) -> LabelledSums:
@@ -224,26 +228,26 @@ class Judge:
         if recorded is not None:
             reasons = comparable_reasons(recorded, reasons)
         verdict = evaluate_sums(rollout.plan, self.pairs.paired_sums, cells, reasons, stops)
-        read = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
+        read_ranges = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
         if sums is not None:
-            read |= {at: ReadRange(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
+            read_ranges |= {at: ReadRange(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
         outputs = self.pairs.outputs.names
         return AnalysisReport(
-            rollout.rivals, verdict, self.pairs.sample, self.pairs.dropped, read, 0.5, sums, outputs
+            rollout.rivals, verdict, self.pairs.sample, self.pairs.dropped, read_ranges, 0.5, sums, outputs
         ).to_dict()
 
 
 def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[[str], str | None]) -> LogEntry:
     """Decide like the controller while answers and labels are written: sums by label may be older than the other sums."""
     chance, labels = topics.chance, rollout.plan.rules.brier is not None
-    judge = Judge(topics, settings, {at: topics.logs[at].low for at in ANSWERS}, DecidedOutputs(find))
+    judge = Judge(topics, settings, {at: topics.logs[at].low for at in ANSWER_PARTITIONS}, DecidedOutputs(find))
     sums = None
     for _ in range(chance.randint(1, 6)):
         for _ in range(chance.randint(0, 3)):
             topics.answer(chance.randrange(WIDTH), settings.name == "several")
         if chance.random() < 0.5:
             topics.label()
-        judge.read({at: topics.logs[at].high for at in ANSWERS}, chance.choice([1, 3, None]))
+        judge.read({at: topics.logs[at].high for at in ANSWER_PARTITIONS}, chance.choice([1, 3, None]))
         if labels and (sums is None or chance.random() < 0.5):
             sums = judge.labelled()
     stops = ["baked for 1 s of 10", *rollout.plan.rules.margins().obstacles(judge.pairs.sample.drift()[0])]
@@ -314,8 +318,8 @@ def test_a_decision_is_reproduced_regardless_of_later_records(kind: str, name: s
     for _ in range(chance.randint(0, 6)):
         topics.answer(chance.randrange(WIDTH), name == "several")
         topics.label()
-    others = {"topic": LABELS, "value": "other", "classes": ["a", "b"]}
-    changed = minimal(name=name, labels=others, dead_letter={"topic": DEAD})
+    other_labels = {"topic": LABELS, "value": "other", "classes": ["a", "b"]}
+    changed = minimal(name=name, labels=other_labels, dead_letter={"topic": DEAD})
     assert verify(topics, changed, rollout, entry) == ([], [])
     for _ in range(chance.randint(1, 3)):
         topics.retain()
@@ -341,12 +345,12 @@ def test_answers_in_another_partition_than_before_are_scattered() -> None:
     topics, settings = Topics(Random(3)), minimal(name="one", dead_letter={"topic": DEAD})
     topics.answer(0, several=False)
     topics.answer(1, several=False)
-    ends = {at: topics.logs[at].high for at in ANSWERS}
-    judge = Judge(topics, settings, dict.fromkeys(ANSWERS, 0), DecidedOutputs(names))
+    ends = {at: topics.logs[at].high for at in ANSWER_PARTITIONS}
+    judge = Judge(topics, settings, dict.fromkeys(ANSWER_PARTITIONS, 0), DecidedOutputs(names))
     judge.read(ends)
     assert judge.pairs.scattered == []
     topics.logs[SCORES, 1].append(b"another", topics.logs[SCORES, 0].records[0].value)
-    judge.read({at: topics.logs[at].high for at in ANSWERS})
+    judge.read({at: topics.logs[at].high for at in ANSWER_PARTITIONS})
     assert judge.pairs.scattered == [("in", 0)]
 
 
@@ -355,7 +359,7 @@ def test_an_entry_of_a_program_version_that_recorded_no_reasons_is_reproduced() 
     rollout = story(RULES["errors"]).rollout
     entry = decide(topics, settings, rollout, names)
     assert entry.judgement is not None
-    judge = Judge(topics, settings, dict.fromkeys(ANSWERS, 0), DecidedOutputs(names))
+    judge = Judge(topics, settings, dict.fromkeys(ANSWER_PARTITIONS, 0), DecidedOutputs(names))
     current = judge.judged(rollout, None, [])
     assert current["why"] == [
         f"{rule}: no pairs: no answer of a scorer was read; no answer of the shadow was read" for rule in ("errors", "flips")
@@ -368,24 +372,24 @@ def test_an_entry_of_a_program_version_that_recorded_no_reasons_is_reproduced() 
 
 def test_the_reason_for_no_pairs_follows_from_the_answers_that_were_read() -> None:
     topics, settings = Topics(Random(1)), minimal(dead_letter={"topic": DEAD})
-    judge = Judge(topics, settings, dict.fromkeys(ANSWERS, 0), DecidedOutputs(names))
+    judge = Judge(topics, settings, dict.fromkeys(ANSWER_PARTITIONS, 0), DecidedOutputs(names))
 
     def add(topic: str, event: int, digest: str) -> str | None:
         place = f'"source":{{"topic":"in","partition":0,"offset":{event}}},"id":"{event}"'
         topics.logs[topic, 0].append(b"k", record(digest, place, 0.7, several=False))
-        judge.read({at: topics.logs[at].high for at in ANSWERS})
+        judge.read({at: topics.logs[at].high for at in ANSWER_PARTITIONS})
         return judge.pairs.missing_reasons().get("errors")
 
     assert add(SCORES, 0, OLD.digest) == "no answer of the shadow was read"
     assert add(SHADOW, 1, NEW.digest) == "a scorer and the shadow have not answered the same event"
     assert add(SCORES, 1, NEW.digest) == "only pairs of other versions, or of expired events"
     topics.logs[SHADOW, 0].append(b"k", b"no score")
-    judge.read({at: topics.logs[at].high for at in ANSWERS})
+    judge.read({at: topics.logs[at].high for at in ANSWER_PARTITIONS})
     assert "; there are records that are not score records" in judge.pairs.missing_reasons()["flips"]
     assert add(SHADOW, 2, NEW.digest) is not None
     place = '"source":{"topic":"in","partition":0,"offset":2},"id":"2"'
     topics.logs[SCORES, 0].append(b"k", record(OLD.digest, place, None, several=False))
-    judge.read({at: topics.logs[at].high for at in ANSWERS})
+    judge.read({at: topics.logs[at].high for at in ANSWER_PARTITIONS})
     assert judge.pairs.missing_reasons() == {"flips": "in each pair, at least one version failed"}
     add(SHADOW, 3, NEW.digest)
     add(SCORES, 3, OLD.digest)

@@ -11,7 +11,7 @@ from scorer.rollout.controller import plan
 from scorer.rollout.controller.plan import StepKind
 from tests.support.environment import ROOT
 
-WHOLE = """
+COMPLETE_PLAN = """
 candidate: 2.0.0
 steps:
   - compare: {last: 1h}
@@ -27,7 +27,7 @@ PROMOTE = {"promote": True}
 
 def test_the_plan_of_the_page_is_parsed_and_survives_json(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
-    path.write_text(WHOLE)
+    path.write_text(COMPLETE_PLAN)
     parsed = plan.read(path)
     assert [step.kind for step in parsed.steps] == [
         StepKind.COMPARE,
@@ -84,7 +84,7 @@ def test_a_plan_may_be_short() -> None:
         ({"candidate": "2", "steps": [PROMOTE] * 51}, "steps"),
     ],
 )
-def test_a_fault_is_named(values: Any, message: str) -> None:
+def test_an_invalid_plan_is_refused_with_the_error(values: Any, message: str) -> None:
     with pytest.raises(Fatal, match="p: ") as raised:
         plan.parse(values, "p")
     assert message in str(raised.value)

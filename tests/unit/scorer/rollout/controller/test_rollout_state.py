@@ -10,7 +10,7 @@ from scorer.rollout.controller.rollout_state import RolloutLog
 from tests.unit.scorer.rollout.controller.rollout_records import BASE, NEW, Story
 
 
-def test_a_rollout_goes_from_entry_to_entry() -> None:
+def test_the_state_follows_from_the_entries() -> None:
     story = Story()
     rollout = story.rollout
     assert (rollout.step, rollout.revision, rollout.base, rollout.moved, rollout.seq) == (-1, BASE, BASE, False, 1)
@@ -37,12 +37,12 @@ def test_operators_commands_are_applied() -> None:
     rollout = story.rollout
     assert (rollout.paused, [*rollout.approved], rollout.aborted and rollout.aborted.by) == (True, [2], "ann")
     assert [str(command) for command in rollout.asked] == [
-        f"ann {done} it: because" for done in ("paused", "approved", "aborted")
+        f"ann {action} it: because" for action in ("paused", "approved", "aborted")
     ]
     assert not story.command(Verb.RESUME).rollout.paused
 
 
-def test_one_runs_at_a_time() -> None:
+def test_only_one_rollout_runs_at_a_time() -> None:
     first = Story(name="a")
     second = Story(name="b", ledger=first.ledger)
     assert (list(first.ledger.rollouts), first.ledger.refused) == (["a"], {"b"})
@@ -79,8 +79,8 @@ def test_entries_out_of_their_order_change_nothing() -> None:
         (b"r/state", b"[]"),
         (b"r/state", None),
         (b"r/command/1", b'{"verb":"dance","by":"x","reason":"","at_ms":1,"step":0}'),
-        (b"nobody/command/1", b"{}"),
-        (b"nobody/state", b"{}"),
+        (b"unknown/command/1", b"{}"),
+        (b"unknown/state", b"{}"),
         (b"rescore/job/3", b"{}"),
         (b"rescore/job", b"{}"),
     ],

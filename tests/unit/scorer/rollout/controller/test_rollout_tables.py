@@ -24,8 +24,8 @@ def test_tables_have_steps_waits_rules_and_log() -> None:
     story = Story().entry(EntryKind.COMPARED, 0, why=["within"]).moved(1, 8).command(Verb.APPROVE)
     story.state(baked=4.0, waits=["no pairs"], judgement=rollouts.judgement())
     printed = text(story)
-    for words in ("4 of 10 s", "waits: no pairs", "flips", "ann approved it: because", "revision 8", "needs approval"):
-        assert words in printed
+    for excerpt in ("4 of 10 s", "waits: no pairs", "flips", "ann approved it: because", "revision 8", "needs approval"):
+        assert excerpt in printed
     assert "no controller has reported for 97 s" in text(story, 100.0)
     assert "ended here" in text(story.entry(EntryKind.ENDED, 1, outcome=Outcome.ABORTED))
 
