@@ -153,7 +153,9 @@ def test_moves_are_observed_in_order_during_outages_and_before_the_channel_exist
     store: LayoutStore, make_package: MakePackage
 ) -> None:
     push_versions(store, make_package, "1.0.0", "2.0.0")
-    observed_store, failures, rounds = FailingTags(store._path), [], iter(range(100))
+    observed_store = FailingTags(store._path)
+    failures: list[RegistryError | None] = []
+    rounds = iter(range(100))
 
     def pause(error: RegistryError | None) -> None:
         failures.append(error)

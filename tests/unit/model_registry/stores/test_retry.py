@@ -36,7 +36,9 @@ def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=MAX_ATTEMPTS, max_size=30), st.floats(0.1, 1000))
 def test_the_total_wait_is_bounded(random_shares: list[float], limit: float) -> None:
-    attempts, now, tries = AttemptLimit(limit, now=0), 0.0, 0
+    attempts = AttemptLimit(limit, now=0)
+    now = 0.0
+    tries = 0
     for random_share in random_shares:
         wait = attempts.delay(now, random_share)
         if wait is None:
