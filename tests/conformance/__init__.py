@@ -1,1 +1,1 @@
-"""Suites that every store, session, backend and input format passes, so that a new one is held to the same."""
+"""Suites that every store, session, backend and input format passes, and every new one must pass."""

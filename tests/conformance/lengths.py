@@ -1,4 +1,4 @@
-"""What tests of lengths that vary share: a small model of texts, sums of arrays, and events in each format."""
+"""Shared by tests of variable lengths: a small text model, sums of arrays, and events in each format."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def loaded(folder: Path, signature: dict[str, Any] = TEXT, **values: Any) -> LoadedModel:
-    """A version, made ready as a scorer does it. The folder has its `model.onnx`."""
+    """Load a version as a scorer does. The folder contains its `model.onnx`."""
     (folder / "signature.json").write_text(json.dumps(signature))
     basis: dict[str, Any] = {
         "name": "lengths",
@@ -44,7 +44,7 @@ def scores(model: LoadedModel, decoded: Decoded) -> NDArray[Any]:
 
 
 def encode(format_: str, signature: Signature, folder: Path) -> tuple[Settings, Callable[[Event], bytes]]:
-    """Settings of a format, and what writes an event in it, by the schema that the product prints."""
+    """Return the settings of a format and a function that writes an event in it, by the schema that the product prints."""
 
     def elements(event: Event) -> list[Any]:
         return [event.get(field.name) for field in signature.fields]

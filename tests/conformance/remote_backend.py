@@ -1,4 +1,4 @@
-"""What every backend with a server does beside `backend.py`: deadlines, servers that are away, shared fleets."""
+"""Behaviour of every backend with a server, in addition to `backend.py`: deadlines, unavailable servers, shared fleets."""
 
 import json
 import signal
@@ -20,26 +20,26 @@ BOUND_SECONDS = 12.0  # no call of `run` takes longer, whatever the server does
 DEADLINE_MS = 500
 
 
-def answered(model: Model, given: Tensors) -> Tensors:
-    """What a scorer does: the same batch again until the server answers."""
-    found: list[Tensors] = []
+def run_until_answered(model: Model, inputs: Tensors) -> Tensors:
+    """Repeat the same batch until the server answers, as a scorer does."""
+    outputs: list[Tensors] = []
 
-    def once() -> bool:
+    def run_once() -> bool:
         try:
-            found.append(model.run(given))
+            outputs.append(model.run(inputs))
         except BackendUnavailable:
             return False
         return True
 
-    until(once, "an answer", 30.0)
-    return found[0]
+    until(run_once, "an answer", 30.0)
+    return outputs[0]
 
 
 class RemoteConformance(BackendConformance):
-    """A server of its own for the class, of this `kind`."""
+    """Start a server of this `kind` for the class."""
 
     kind: ClassVar[str]
-    one_request_at_a_time = False  # whether an event that hangs keeps the server from every other
+    one_request_at_a_time = False  # whether an event that hangs blocks all other requests
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -61,76 +61,78 @@ class RemoteConformance(BackendConformance):
 
     @pytest.fixture
     def server(self, place: Place) -> Iterator[ModelServer]:
-        """The server; whatever a test did to it is undone, or it is started again."""
+        """Return the server. After the test, its effects are undone or the server is restarted."""
         assert place.server is not None
         yield place.server
         place.server.slow(0)
         place.server.signal(signal.SIGCONT)
 
-    def test_a_server_that_was_killed_is_away_and_has_its_versions_again_when_it_is_back(
+    def test_a_killed_server_is_unavailable_and_has_its_versions_after_a_restart(
         self, model: Model, server: ModelServer
     ) -> None:
-        given = models.tensors(1_200)
+        inputs = models.tensors(1_200)
         server.kill()
         with pytest.raises(BackendUnavailable):
-            model.run(given)
+            model.run(inputs)
         server.start()
-        same(answered(model, given), models.expected(given, 2.0))
+        same(run_until_answered(model, inputs), models.expected(inputs, 2.0))
 
-    def test_a_stopped_server_is_away_within_bounds(self, model: Model, server: ModelServer) -> None:
-        given = models.tensors(600)
-        answered(model, given)
+    def test_a_stopped_server_is_reported_unavailable_within_bounds(self, model: Model, server: ModelServer) -> None:
+        inputs = models.tensors(600)
+        run_until_answered(model, inputs)
         server.signal(signal.SIGSTOP)
         began = time.monotonic()
         with pytest.raises(BackendUnavailable):
-            model.run(given)
+            model.run(inputs)
         assert time.monotonic() - began < BOUND_SECONDS
         server.signal(signal.SIGCONT)
-        same(answered(model, given), models.expected(given, 2.0))
+        same(run_until_answered(model, inputs), models.expected(inputs, 2.0))
 
-    def test_a_server_slower_than_the_deadline_is_away_and_no_event_is_blamed(self, model: Model, server: ModelServer) -> None:
-        given = models.tensors(1)
-        answered(model, given)
+    def test_a_server_slower_than_the_deadline_is_unavailable_and_no_event_is_blamed(
+        self, model: Model, server: ModelServer
+    ) -> None:
+        inputs = models.tensors(1)
+        run_until_answered(model, inputs)
         server.slow(4 * DEADLINE_MS / 1_000)
         with pytest.raises(BackendUnavailable):
-            model.run(given)
+            model.run(inputs)
         server.slow(0)
-        same(answered(model, given), models.expected(given, 2.0))
+        same(run_until_answered(model, inputs), models.expected(inputs, 2.0))
 
     def test_a_slow_server_still_answers(self, model: Model, server: ModelServer) -> None:
-        given = models.tensors(1_200)
-        answered(model, given)
+        inputs = models.tensors(1_200)
+        run_until_answered(model, inputs)
         server.slow(DEADLINE_MS / 1_000 / 4)
-        same(answered(model, given), models.expected(given, 2.0))
+        same(run_until_answered(model, inputs), models.expected(inputs, 2.0))
 
-    def test_an_event_that_hangs_is_found_or_keeps_the_server_away(self, model: Model, server: ModelServer) -> None:
-        given = models.tensors(1)
-        answered(model, given)
-        guilty = {name: tensor.copy() for name, tensor in given.items()}
-        guilty["x"][0, 0] = -666.0
+    def test_an_event_that_hangs_fails_or_makes_the_server_unavailable(self, model: Model, server: ModelServer) -> None:
+        inputs = models.tensors(1)
+        run_until_answered(model, inputs)
+        hanging = {name: tensor.copy() for name, tensor in inputs.items()}
+        hanging["x"][0, 0] = -666.0
         with pytest.raises(BackendUnavailable if self.one_request_at_a_time else InferenceFailed):
-            model.run(guilty) if self.one_request_at_a_time else answered(model, guilty)
-        same(answered(model, given), models.expected(given, 2.0))
+            model.run(hanging) if self.one_request_at_a_time else run_until_answered(model, hanging)
+        same(run_until_answered(model, inputs), models.expected(inputs, 2.0))
         assert server.address
 
-    def test_a_version_that_others_keep_is_used_and_left_alone(self, place: Place, backend: Backend) -> None:
+    def test_a_version_that_another_client_loaded_is_used_and_not_unloaded(self, place: Place, backend: Backend) -> None:
         keeper = backend.open(place.package(11.0, output=models.OUTPUTS))
-        given = models.tensors(5)
+        inputs = models.tensors(5)
         folder = models.folder(place.folder / "named", 11.0, output=models.OUTPUTS)
         (folder / "remote.json").write_text(json.dumps(self.named(keeper)))
         guest = backend.open(models.read(folder))
-        same(guest.run(given), models.expected(given, 11.0))
+        same(guest.run(inputs), models.expected(inputs, 11.0))
         guest.close()
-        same(keeper.run(given), models.expected(given, 11.0))
+        same(keeper.run(inputs), models.expected(inputs, 11.0))
         keeper.close()
 
     def named(self, keeper: Model) -> dict[str, str]:
-        """`remote.json` for what `keeper` has loaded."""
+        """Return the `remote.json` of the version that `keeper` has loaded."""
         return {"model": keeper.flight.remote.target.name}  # type: ignore[attr-defined]
 
-    def test_a_version_that_nobody_keeps_is_not_waited_for_longer_than_asked(self, place: Place) -> None:
-        folder = models.folder(place.folder / "nobody", 1.0)
-        (folder / "remote.json").write_text('{"model": "nobody-has-this"}')
+    def test_the_wait_for_a_version_that_no_server_has_ends_after_load_seconds(self, place: Place) -> None:
+        folder = models.folder(place.folder / "absent", 1.0)
+        (folder / "remote.json").write_text('{"model": "not-on-the-server"}')
         with pytest.raises(BackendUnavailable, match=r"after 0\.5 s"):
             place.backend(load_seconds=0.5).open(models.read(folder))
 
@@ -146,7 +148,7 @@ class RemoteConformance(BackendConformance):
             backend.open(package)
         assert set(server.folder.rglob("*")) <= before
 
-    def test_a_closed_version_is_gone_from_the_server(self, place: Place, backend: Backend, server: ModelServer) -> None:
+    def test_a_closed_version_is_removed_from_the_server(self, place: Place, backend: Backend, server: ModelServer) -> None:
         folder = server.folder
         before = set(folder.rglob("*"))
         closed = backend.open(place.package(13.0))

@@ -1,5 +1,5 @@
-"""What every session must do, however it delivers. A session's test class derives from `SessionConformance` and says how to
-make one on a scripted broker."""
+"""Behaviour of every session, whichever delivery it guarantees. A session's test class derives from `SessionConformance` and
+creates the session on a scripted broker."""
 
 import random
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ def firsts(visible: list[bytes]) -> list[bytes]:
 
 
 class Stage:
-    """A session, the log of its scripted broker, and how the answers to what it began arrive."""
+    """A session, the log of its scripted broker, and a function that delivers the pending answers."""
 
     def __init__(self, session: Session, log: Log, answer: Callable[[], None] = lambda: None) -> None:
         self.session, self.log, self.answer = session, log, answer
@@ -43,7 +43,7 @@ class Stage:
 
 
 class SessionConformance(ABC):
-    """`stage(fails)` gives an open session; `exactly_once` says what it promises."""
+    """`stage(fails)` returns an open session; `exactly_once` states its guarantee."""
 
     exactly_once: bool
 
@@ -61,7 +61,7 @@ class SessionConformance(ABC):
         assert at.session.counters.commits > 0
         at.session.close()
 
-    def test_nothing_stays_behind_when_time_passes(self) -> None:
+    def test_the_commit_interval_commits_pending_records(self) -> None:
         at = self.stage()
         at.publish(0)
         at.log.now += 1.5
@@ -85,7 +85,7 @@ class SessionConformance(ABC):
         assert at.log.positions == {PLACE: (99, "the next owner's"), OTHER: (3, "mark 2")}
         at.session.close()
 
-    def test_a_partition_that_is_lost_is_not_committed_any_more(self) -> None:
+    def test_a_lost_partition_is_no_longer_committed(self) -> None:
         at = self.stage()
         at.publish(0)
         at.session.release([TopicPartition(*PLACE)], lost=True)
@@ -97,7 +97,7 @@ class SessionConformance(ABC):
         assert at.committed() == 99
         at.session.close()
 
-    def test_a_publish_that_overlaps_is_told_by_the_next_call(self) -> None:
+    def test_an_overlapping_publish_is_reported_by_the_next_call(self) -> None:
         at = self.stage()
         for number in range(5):
             at.publish(number, overlap=True)
@@ -114,11 +114,11 @@ class SessionConformance(ABC):
         at.session.wait_for_publish()
         at.session.close()
 
-    @pytest.mark.parametrize("done", [False, True])
+    @pytest.mark.parametrize("applied", [False, True])
     @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
-    def test_a_failure_of_a_publish_that_overlapped_is_not_lost(self, error: KafkaError, done: bool) -> None:
+    def test_a_failure_of_a_publish_that_overlapped_is_not_lost(self, error: KafkaError, applied: bool) -> None:
         broken = [True]
-        at = self.stage(lambda here: (error, done) if here == "commit" and broken[0] else None)
+        at = self.stage(lambda call: (error, applied) if call == "commit" and broken[0] else None)
         at.publish(0, overlap=True)
         at.session.wait_for_commit()
         with pytest.raises(Aborted):
@@ -133,12 +133,12 @@ class SessionConformance(ABC):
             assert at.log.visible == [b"0", b"1", b"2"]
         at.session.close()
 
-    @pytest.mark.parametrize("done", [False, True])
+    @pytest.mark.parametrize("applied", [False, True])
     @pytest.mark.parametrize("call", CALLS)
     @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
-    def test_after_a_failure_nothing_goes_on_before_a_recovery(self, error: KafkaError, call: str, done: bool) -> None:
+    def test_after_a_failure_no_publish_succeeds_before_a_recovery(self, error: KafkaError, call: str, applied: bool) -> None:
         broken = [True]
-        at = self.stage(lambda here: (error, done) if here == call and broken[0] else None)
+        at = self.stage(lambda failing_call: (error, applied) if failing_call == call and broken[0] else None)
         try:
             at.publish(0)
             at.session.checkpoint()
@@ -147,8 +147,8 @@ class SessionConformance(ABC):
                 at.publish(1)
             broken[0] = False
             at.session.release([TopicPartition(*PLACE)], lost=False)
-            before = at.committed()
-            assert at.log.visible[:before] == [b"0"][:before]
+            committed = at.committed()
+            assert at.log.visible[:committed] == [b"0"][:committed]
             at.session.recover()
             assert at.session.counters.aborts == 1
         else:
@@ -160,15 +160,15 @@ class SessionConformance(ABC):
         at.session.close()
 
     def test_closing_never_raises(self) -> None:
-        at = self.stage(lambda here: (ERRORS[0], False) if here != "init" else None)
-        with pytest.raises(Aborted):  # noqa: PT012 - whichever of the two finds out
+        at = self.stage(lambda call: (ERRORS[0], False) if call != "init" else None)
+        with pytest.raises(Aborted):  # noqa: PT012 - either call may raise
             at.publish(0)
             at.session.checkpoint()
         at.session.close()
 
 
 def every_batch_becomes_visible(kind: SessionConformance, seed: int, batches: int, *, records_fail: bool) -> None:
-    """Whatever fails, and `records_fail` one by one too. The caller does what the loop does."""
+    """Publish batches, in the way of the worker loop, while random calls fail; with `records_fail`, single records fail too."""
     chance = random.Random(seed)
 
     def fails(at: str) -> tuple[KafkaError, bool] | None:
@@ -192,10 +192,10 @@ def every_batch_becomes_visible(kind: SessionConformance, seed: int, batches: in
             number = at.committed()
         if chance.random() < 0.5:
             at.answer()
-    wanted = [b"%d" % n for n in range(batches)]
-    assert set(at.log.visible) == set(wanted)
+    expected = [b"%d" % n for n in range(batches)]
+    assert set(at.log.visible) == set(expected)
     if not records_fail:
-        assert firsts(at.log.visible) == wanted
+        assert firsts(at.log.visible) == expected
     if kind.exactly_once:
-        assert at.log.visible == wanted
+        assert at.log.visible == expected
     at.session.close()

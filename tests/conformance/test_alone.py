@@ -1,4 +1,4 @@
-"""Models that take one event at a time: their tensors have no batch dimension, or one that is fixed."""
+"""Models that take one event at a time: their tensors have no batch dimension or a fixed one."""
 
 import json
 from pathlib import Path
@@ -48,9 +48,9 @@ def test_images_of_many_widths(tmp_path: Path) -> None:
     model = loaded(tmp_path, {"inputs": [IMAGE], "output": {"tensor": "y"}})
     images = [np.arange(2 * width).reshape(1, 2, width) for width in LENGTHS]
     decoded = model.decoder.decode([json.dumps({"x": image.tolist()}).encode() for image in images])
-    wanted = [image.mean(axis=2)[0].tolist() for image in images]
-    assert scores(model, decoded).tolist() == wanted
-    golden = [GoldenExample({"x": image.ravel().tolist()}, score, 1e-6) for image, score in zip(images, wanted, strict=True)]
+    expected = [image.mean(axis=2)[0].tolist() for image in images]
+    assert scores(model, decoded).tolist() == expected
+    golden = [GoldenExample({"x": image.ravel().tolist()}, score, 1e-6) for image, score in zip(images, expected, strict=True)]
     assert run_golden_examples.run(tmp_path / "model.onnx", model.model.signature(), golden)
 
 
@@ -77,14 +77,14 @@ def test_a_fixed_length_too(tmp_path: Path) -> None:
     assert scores(model, decoded).tolist() == [6.0, 1.0]
 
 
-def test_without_the_word_it_is_said(tmp_path: Path) -> None:
+def test_a_fixed_batch_size_without_batch_false_is_refused_with_the_remedy(tmp_path: Path) -> None:
     recogniser(tmp_path / "model.onnx")
     with pytest.raises(ModelRefused, match=r'fixed batch size 1; .* or one event at a time \("batch": false\)'):
         loaded(tmp_path, {"inputs": [IMAGE | {"shape": [2, -1], "batch": True}], "output": {"tensor": "y"}})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_servers_do_not_do_it(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_do_not_support_one_event_at_a_time(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs: Any = [IMAGE]
     monkeypatch.setattr("tests.unit.scorer.backends.test_shapes_on_servers.INPUTS", inputs)
     with pytest.raises(ModelRefused, match=rf'has "batch": false \(one event at a time\), which {kind} does not support'):

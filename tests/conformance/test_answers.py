@@ -1,4 +1,4 @@
-"""Answers of any shape: from a model's outputs to the records of scores, as the version's golden examples say they are."""
+"""Answers of any shape: from a model's outputs to score records, compared with the version's golden examples."""
 
 import json
 from pathlib import Path
@@ -27,17 +27,17 @@ from tests.support import detector
 from tests.unit.scorer.decoding.schema_events import settings_of
 
 PROVENANCE = {"model": "m", "version": "1", "digest": "sha256:0", "role": "champion", "region": "eu"}
-OUTPUTS: dict[str, dict[str, Any]] = {str(one["name"]): one for one in detector.OUTPUTS}
+OUTPUTS: dict[str, dict[str, Any]] = {str(output["name"]): output for output in detector.OUTPUTS}
 BOXES, CLASSES, WORD, SURE, BEST = OUTPUTS.values()
 RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b", "output": "boxes"}
 
 
 def loaded(folder: Path, settings: Settings | None = None) -> LoadedModel:
-    found = package.read(folder, name="detector", version="1", digest=f"sha256:{'1':0>64}")
-    return loader(settings or settings_of("json"))(found)
+    version = package.read(folder, name="detector", version="1", digest=f"sha256:{'1':0>64}")
+    return loader(settings or settings_of("json"))(version)
 
 
-def test_a_detector_answers_as_its_golden_examples_say(tmp_path: Path) -> None:
+def test_a_detector_returns_the_answers_of_its_golden_examples(tmp_path: Path) -> None:
     folder = detector.package(tmp_path / "detector")
     ready = prepare(folder)
     assert ready.onnxruntime_version
@@ -48,12 +48,12 @@ def test_a_detector_answers_as_its_golden_examples_say(tmp_path: Path) -> None:
     assert scores.finite().all()
     assert scores.joined() is None
     assert scores.decisions() == ["eel", "cat", "unsure"]
-    for event, found in zip(events, map(orjson.loads, scores.encoded()), strict=True):
+    for event, answer in zip(events, map(orjson.loads, scores.encoded()), strict=True):
         expected = detector.answer(*event)
-        assert list(found) == list(expected)
-        assert agrees(expected, found, 1e-5)
+        assert list(answer) == list(expected)
+        assert agrees(expected, answer, 1e-5)
     equal = orjson.loads(scores.encoded()[2])["classes"]
-    assert [one["label"] for one in equal] == ["cat", "dog"]
+    assert [entry["label"] for entry in equal] == ["cat", "dog"]
 
 
 @pytest.mark.parametrize("buckets", [[], [1, 4]], ids=["own size", "buckets"])
@@ -64,10 +64,10 @@ def test_several_outputs_of_other_shapes_in_buckets(tmp_path: Path, buckets: lis
     settings = settings.model_copy(update={"model": settings.model.model_copy(update={"buckets": buckets})})
     model = loaded(folder, settings)
     x = np.random.default_rng(1).normal(size=(7, 3)).astype(np.float32)
-    for row, found in zip(x.tolist(), model.score({"x": x}).encoded(), strict=True):
+    for row, encoded in zip(x.tolist(), model.score({"x": x}).encoded(), strict=True):
         expected = detector.answer(*row)
         expected.pop("word")
-        assert agrees(expected, json.loads(found), 1e-5)
+        assert agrees(expected, json.loads(encoded), 1e-5)
 
 
 def test_a_wrong_golden_example_is_refused(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_records_with_types_have_no_place_for_text(tmp_path: Path, format_: str,
     folder = detector.package(tmp_path / "detector", detector.SIGNATURE | {"output": [output], "decision": None})
     with pytest.raises(ModelRefused) as caught:
         loaded(folder, settings_of("json", output=format_))
-    said = f"output {output['name']!r} has {kind}, which records in {format_} cannot represent; set output.format to json"
-    assert str(caught.value) == said
+    message = f"output {output['name']!r} has {kind}, which records in {format_} cannot represent; set output.format to json"
+    assert str(caught.value) == message
 
 
 def test_a_threshold_decides_on_one_number(tmp_path: Path) -> None:
@@ -150,18 +150,18 @@ def nested(draw: st.DrawFn, rows: int) -> Any:
 
 
 def flat(value: Any) -> list[float]:
-    return [one for part in value for one in flat(part)] if isinstance(value, list) else [float(value)]
+    return [number for part in value for number in flat(part)] if isinstance(value, list) else [float(value)]
 
 
 @given(st.integers(1, 4).flatmap(lambda rows: st.lists(nested(rows), min_size=1, max_size=3)))
-def test_nested_answers_survive_every_record(found: list[Any]) -> None:
-    """JSON keeps the shape; Avro and Protobuf have the elements row by row."""
-    names = [f"o{number}" for number in range(len(found))]
-    outputs = dict(zip(names, found, strict=True))
-    alone = len(found) == 1
-    read = {"tensor": "o0"} if alone else [{"name": name, "tensor": name} for name in names]
-    scores = Scores(signature(read), outputs)
-    expected = model_outputs.read_scores(signature(read), outputs)
+def test_nested_answers_survive_every_record(tensors: list[Any]) -> None:
+    """JSON preserves the shape; Avro and Protobuf have the elements row by row."""
+    names = [f"o{number}" for number in range(len(tensors))]
+    outputs = dict(zip(names, tensors, strict=True))
+    alone = len(tensors) == 1
+    output = {"tensor": "o0"} if alone else [{"name": name, "tensor": name} for name in names]
+    scores = Scores(signature(output), outputs)
+    expected = model_outputs.read_scores(signature(output), outputs)
     rows = len(scores)
     columns = (
         [f"e{row}" for row in range(rows)],
@@ -176,12 +176,12 @@ def test_nested_answers_survive_every_record(found: list[Any]) -> None:
         records = formats.encoder(configured, **PROVENANCE).encode(*columns, "scored", 1)
         for record, value in zip(records, expected, strict=True):
             score = json.loads(formats.as_json(configured)(record))["score"]
-            told = {"": score} if alone else score
-            wanted = {"": value} if alone else value
-            assert told.keys() == wanted.keys()
-            for name, one in told.items():
-                assert np.allclose(flat([one]), flat([wanted[name]]), rtol=1e-6, atol=0)
-                assert format_ != "json" or np.shape(one) == np.shape(wanted[name])
+            answers = {"": score} if alone else score
+            expected_answers = {"": value} if alone else value
+            assert answers.keys() == expected_answers.keys()
+            for name, answer in answers.items():
+                assert np.allclose(flat([answer]), flat([expected_answers[name]]), rtol=1e-6, atol=0)
+                assert format_ != "json" or np.shape(answer) == np.shape(expected_answers[name])
 
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), min_size=1, max_size=4)
@@ -190,24 +190,24 @@ texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), 
 @given(texts)
 def test_words_survive(words: list[str]) -> None:
     column = np.array(words, object)
-    for found in (column, np.stack([column, column], axis=1)):
-        scores = Scores(signature({"tensor": "w"}), {"w": found})
-        assert [json.loads(row) for row in scores.encoded()] == found.tolist()
+    for array in (column, np.stack([column, column], axis=1)):
+        scores = Scores(signature({"tensor": "w"}), {"w": array})
+        assert [json.loads(row) for row in scores.encoded()] == array.tolist()
 
 
 @given(arrays.arrays(np.float32, (3, 4), elements=st.floats(0, 1, width=32)), st.integers(1, 4))
-def test_the_largest_of_a_record_are_those_of_a_sort(p: Any, top: int) -> None:
+def test_the_top_classes_of_a_record_equal_those_of_a_sort(p: Any, top: int) -> None:
     labels = ["a", 'b"', "c,", "é"]
     scores = Scores(signature({"tensor": "p", "top": top}, labels=labels), {"p": p})
-    for found, row, decision in zip(scores.encoded(), p.tolist(), scores.decisions(), strict=True):
+    for encoded, row, decision in zip(scores.encoded(), p.tolist(), scores.decisions(), strict=True):
         order = sorted(range(4), key=lambda at: -row[at])[:top]
-        classes = json.loads(found)
-        assert [one["label"] for one in classes] == [labels[at] for at in order]
-        assert np.array_equal(np.array([one["score"] for one in classes], np.float32), np.array(row, np.float32)[order])
+        classes = json.loads(encoded)
+        assert [entry["label"] for entry in classes] == [labels[at] for at in order]
+        assert np.array_equal(np.array([entry["score"] for entry in classes], np.float32), np.array(row, np.float32)[order])
         assert decision == labels[order[0]]
 
 
-def test_a_class_that_is_not_finite_is_told() -> None:
+def test_a_class_that_is_not_finite_is_reported() -> None:
     p = np.array([[0.5, np.nan, 0.25], [0.5, 0.25, 0.25]], np.float32)
     scores = Scores(signature({"tensor": "p", "top": 1}, labels=detector.LABELS), {"p": p})
     assert scores.finite().tolist() == [False, True]

@@ -1,4 +1,4 @@
-"""Carried fields, from every format of events that has names to every format of scores, whatever stands at their paths."""
+"""Carried fields, from every named event format to every score format, with any value at their paths."""
 
 import json
 import math
@@ -84,7 +84,7 @@ some = settings(max_examples=30, suppress_health_check=[HealthCheck.function_sco
 
 
 def expected(event: Event) -> Event:
-    """What a record carries of an event."""
+    """Return the fields of an event that its record carries."""
     amount, customer, items = event["amount"], (event["after"] or {}).get("id"), event["items"]
     return {
         "amount": amount if amount is not None and math.isfinite(amount) else None,
@@ -99,18 +99,18 @@ def as_json(event: Mapping[str, Any]) -> bytes:
     return json.dumps(event).encode()
 
 
-def with_carry(found: Settings, output: str, carry: Any) -> Settings:
-    return Settings.model_validate(found.model_dump() | {"output": {"topic": "o", "format": output, "carry": carry}})
+def with_carry(settings: Settings, output: str, carry: Any) -> Settings:
+    return Settings.model_validate(settings.model_dump() | {"output": {"topic": "o", "format": output, "carry": carry}})
 
 
 class Case:
     """Events of one format, scores of another."""
 
-    def __init__(self, found: Settings, encode: Callable[[Mapping[str, Any]], bytes]) -> None:
-        self.settings = found
+    def __init__(self, settings: Settings, encode: Callable[[Mapping[str, Any]], bytes]) -> None:
+        self.settings = settings
         self.encode = encode
-        self.decoder = decoder_factory.create_decoder(found, SIGNATURE)
-        self.as_json = score_formats.as_json(found)
+        self.decoder = decoder_factory.create_decoder(settings, SIGNATURE)
+        self.as_json = score_formats.as_json(settings)
 
     def scored(self, values: list[bytes | None], deadline: int | None = None, largest: int = 1_000_000) -> ScoredBatch:
         """Batch of one partition, scored at 1,000 (Unix ms)."""
@@ -125,12 +125,12 @@ class Case:
         return scoring.score(batch, servable, Context(Clock(lambda: 1_000)))
 
     def records(self, values: list[bytes | None], **more: Any) -> list[Any]:
-        """Score records as JSON; of a dead letter its topic alone."""
-        found = self.scored(values, **more).records
-        return [json.loads(self.as_json(value or b"")) if topic == "o" else topic for topic, value, *_ in found]
+        """Return score records as JSON, and dead letters as their topic."""
+        records = self.scored(values, **more).records
+        return [json.loads(self.as_json(value or b"")) if topic == "o" else topic for topic, value, *_ in records]
 
 
-def made(format_: str, output: str, folder: Path) -> Case:
+def case_of(format_: str, output: str, folder: Path) -> Case:
     if format_ == "json":
         return Case(with_carry(settings_of("json"), output, CARRY), as_json)
     text = json.dumps(AVRO) if format_ == "avro" else PROTO
@@ -146,21 +146,21 @@ def made(format_: str, output: str, folder: Path) -> Case:
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     format_, output = request.param
-    return made(format_, output, tmp_path_factory.mktemp("schemas"))
+    return case_of(format_, output, tmp_path_factory.mktemp("schemas"))
 
 
 @some
 @given(data=st.data())
-def test_scores_carry_what_events_say_and_no_event_is_lost_for_it(case: Case, data: st.DataObject) -> None:
+def test_scores_carry_the_fields_of_events_and_no_event_is_lost(case: Case, data: st.DataObject) -> None:
     events: list[Event | None] = data.draw(st.lists(st.none() | good, max_size=5))
     deadline = data.draw(st.sampled_from([None, 500, 2_000]))
     values = [b"\xff\xff\xff" if event is None else case.encode(event) for event in events]
-    found = case.records(list(values), deadline=deadline)
+    records = case.records(list(values), deadline=deadline)
     if deadline == 500:
-        assert [record["status"] for record in found] == ["expired"] * len(events)
-        assert [record["carried"] for record in found] == [expected(e) if e else dict.fromkeys(NAMES) for e in events]
+        assert [record["status"] for record in records] == ["expired"] * len(events)
+        assert [record["carried"] for record in records] == [expected(e) if e else dict.fromkeys(NAMES) for e in events]
     else:
-        assert [record if isinstance(record, str) else record["carried"] for record in found] == [
+        assert [record if isinstance(record, str) else record["carried"] for record in records] == [
             expected(event) if event else "dead" for event in events
         ]
 
@@ -178,25 +178,25 @@ def test_scores_carry_what_events_say_and_no_event_is_lost_for_it(case: Case, da
         f'"after": {{"id": {"[" * 500}{"]" * 500}}}',
     ],
 )
-def test_what_is_no_carried_value_is_null(output: str, hostile: str, tmp_path: Path) -> None:
-    case = made("json", output, tmp_path)
+def test_a_value_that_cannot_be_carried_is_null(output: str, hostile: str, tmp_path: Path) -> None:
+    case = case_of("json", output, tmp_path)
     value = f'{{"a": 1, {hostile}}}'.encode()
     ((record),) = case.records([value])
     assert record["status"] == "scored"
     assert record["carried"] == dict.fromkeys(NAMES)
 
 
-def test_carried_without_types_are_as_json_says_them() -> None:
+def test_carried_fields_without_types_keep_their_json_text() -> None:
     case = Case(with_carry(settings_of("json"), "json", ["f", "g.h[0]", {"path": "f", "as": "again"}]), as_json)
     for text in ("12.5", "3", "-0.0", '"é"', "true", "null", "18446744073709551615"):
         ((topic, value, *_),) = case.scored([b'{"a": 1, "f": %b, "g": {"h": [%b]}}' % (text.encode(), text.encode())]).records
         assert topic == "o"
-        written = f'"carried":{{"f":{text},"g.h[0]":{text},"again":{text}}}}}'
-        assert (value or b"").decode().endswith(written)
+        expected_text = f'"carried":{{"f":{text},"g.h[0]":{text},"again":{text}}}}}'
+        assert (value or b"").decode().endswith(expected_text)
 
 
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
-def test_what_a_schema_says_is_carried_as_far_as_it_is_a_scalar(format_: str, tmp_path: Path) -> None:
+def test_scalar_fields_of_a_schema_are_carried(format_: str, tmp_path: Path) -> None:
     nothing = [
         "raw",
         "after",
@@ -214,22 +214,24 @@ def test_what_a_schema_says_is_carried_as_far_as_it_is_a_scalar(format_: str, tm
     ]
     paths = ["id", "items[0].count", *nothing]
     event = {"id": "i", "a": 1.0, "raw": b"r", "after": {"id": "x"}, "items": [{"count": 8}], "labels": {"region": "r"}}
-    case = Case(with_carry(made(format_, "json", tmp_path).settings, "json", paths), made(format_, "json", tmp_path).encode)
+    case = Case(
+        with_carry(case_of(format_, "json", tmp_path).settings, "json", paths), case_of(format_, "json", tmp_path).encode
+    )
     ((record),) = case.records([case.encode(event)])
     assert record["carried"] == {**dict.fromkeys(nothing), "id": "i", "items[0].count": 8}
 
 
 def test_a_record_that_only_its_carried_fields_make_too_large_carries_nothing(tmp_path: Path) -> None:
-    case = made("json", "json", tmp_path)
+    case = case_of("json", "json", tmp_path)
     small, large = ('{"a": 1, "after": {"id": "%s"}}' % ("x" * length) for length in (1, 900))
-    found = case.records([small.encode(), large.encode()], largest=RECORD_OVERHEAD + 500)
-    assert [record["carried"]["customer"] for record in found] == ["x", None]
+    records = case.records([small.encode(), large.encode()], largest=RECORD_OVERHEAD + 500)
+    assert [record["carried"]["customer"] for record in records] == ["x", None]
     assert case.records([large.encode()], largest=RECORD_OVERHEAD + 100) == ["dead"]
 
 
 @pytest.mark.parametrize("carried", [[], CARRY])
 @pytest.mark.parametrize("limit", [RECORD_OVERHEAD + 1, RECORD_OVERHEAD, RECORD_OVERHEAD - 1, 100, 1])
-def test_a_topic_that_takes_no_score_makes_every_event_a_dead_letter_with_the_reason(carried: list[str], limit: int) -> None:
+def test_events_are_dead_lettered_with_the_reason_if_the_topic_takes_no_score(carried: list[str], limit: int) -> None:
     case = Case(with_carry(settings_of("json"), "json", carried), as_json)
     records = case.scored([b'{"a": 1}', b'{"a": 2}'], largest=limit).records
     reasons = [dict(headers or ())["dead.reason"] for *_, headers in records]
@@ -237,23 +239,23 @@ def test_a_topic_that_takes_no_score_makes_every_event_a_dead_letter_with_the_re
 
 
 @pytest.mark.parametrize("output", ["json", "avro", "protobuf"])
-def test_records_of_the_time_before_are_read_with_carry_and_those_with_it_without(output: str, tmp_path: Path) -> None:
-    now = made("json", output, tmp_path)
-    before = Case(with_carry(settings_of("json"), output, []), now.encode)
-    fewer = Case(with_carry(settings_of("json"), output, CARRY[:1]), now.encode)
+def test_records_written_with_and_without_carry_are_read_by_both_settings(output: str, tmp_path: Path) -> None:
+    full = case_of("json", output, tmp_path)
+    without = Case(with_carry(settings_of("json"), output, []), full.encode)
+    with_fewer = Case(with_carry(settings_of("json"), output, CARRY[:1]), full.encode)
     value = b'{"a": 1, "amount": 2.5, "flag": true}'
-    values = {one: one.scored([value]).records[0][1] or b"" for one in (before, fewer, now)}
-    assert "carried" not in json.loads(now.as_json(values[before]))
-    assert json.loads(before.as_json(values[now])).get("carried") == (
+    values = {case: case.scored([value]).records[0][1] or b"" for case in (without, with_fewer, full)}
+    assert "carried" not in json.loads(full.as_json(values[without]))
+    assert json.loads(without.as_json(values[full])).get("carried") == (
         {**dict.fromkeys(NAMES), "amount": 2.5, "flag": True} if output == "json" else None
     )
-    other = Case(with_carry(settings_of("json"), output, [{"path": "id", "type": "string"}]), now.encode)
-    assert json.loads(now.as_json(other.scored([b'{"a": 1, "id": "longer than a double"}']).records[0][1] or b""))["id"]
-    found = json.loads(now.as_json(values[fewer]))["carried"]
-    assert found == ({"amount": 2.5} if output == "json" else {**dict.fromkeys(NAMES), "amount": 2.5})
+    typed = Case(with_carry(settings_of("json"), output, [{"path": "id", "type": "string"}]), full.encode)
+    assert json.loads(full.as_json(typed.scored([b'{"a": 1, "id": "longer than a double"}']).records[0][1] or b""))["id"]
+    carried = json.loads(full.as_json(values[with_fewer]))["carried"]
+    assert carried == ({"amount": 2.5} if output == "json" else {**dict.fromkeys(NAMES), "amount": 2.5})
 
 
-def test_without_carry_nothing_is_read_and_records_are_as_ever() -> None:
+def test_without_carry_no_field_is_read_and_records_are_unchanged() -> None:
     case = Case(with_carry(settings_of("json"), "json", []), as_json)
     assert type(case.decoder).__name__ == "JsonDecoder"
     ((_, value, *_),) = case.scored([b'{"a": 1, "id": "e"}']).records

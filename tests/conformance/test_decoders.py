@@ -1,4 +1,4 @@
-"""What every input format does, whatever producers write. A new format gets a case for each signature that it can carry."""
+"""Behaviour of every input format for any producer's input. A new format gets a case for each signature it supports."""
 
 import contextlib
 import gc
@@ -68,8 +68,8 @@ def elements(signature: Signature, event: Event) -> list[Any]:
 
 
 def id_field(event: Event) -> str | int | None:
-    found: str | int | None = event.get("id")
-    return found
+    value: str | int | None = event.get("id")
+    return value
 
 
 def no_id(_: Event) -> None:
@@ -99,7 +99,7 @@ def json_envelope(signature: Signature, _: Path) -> Case:
 
 
 def float32(signature: Signature, _: Path) -> Case:
-    """A row has no place for an absent `c`: its default is written."""
+    """A row cannot omit `c`: its default is written."""
 
     def encode(event: Event) -> bytes:
         b, c = (default if event.get(name) is None else event[name] for name, default in (("b", math.nan), ("c", 1.5)))
@@ -137,10 +137,10 @@ CASES: dict[str, tuple[Callable[[Signature, Path], Case], tuple[Signature, ...]]
     "avro": (of_a_schema("avro"), (NUMBERS, MIXED, NESTED)),
     "protobuf": (of_a_schema("protobuf"), (NUMBERS, MIXED, NESTED)),
 }
-"""By `input.format`: what makes a case, and the signatures that the format can carry."""
+"""By `input.format`: the factory of a case, and the signatures that the format supports."""
 KINDS = {id(OPAQUE): "opaque", id(NUMBERS): "numbers", id(MIXED): "mixed", id(NESTED): "nested"}
 bad = st.sampled_from([None, bytes(LARGEST + 1)]) | st.binary(max_size=20)
-"""What is no event in any format."""
+"""Bytes that are no event in any format."""
 some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -154,7 +154,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return CASES[name][0](signature, tmp_path_factory.mktemp("schemas"))
 
 
-def test_every_input_format_is_held_to_this_suite() -> None:
+def test_every_input_format_has_a_case() -> None:
     assert set(CASES) == set(get_args(InputSettings.model_fields["format"].annotation))
 
 
@@ -175,26 +175,26 @@ def test_good_events_become_tensors_and_bad_ones_alone_are_rejected(case: Case, 
 
 @some
 @given(data=st.data())
-def test_any_bytes_are_decoded_or_rejected_and_the_same_alone_as_in_company(case: Case, data: st.DataObject) -> None:
+def test_any_bytes_are_decoded_or_rejected_alone_as_in_a_batch(case: Case, data: st.DataObject) -> None:
     events = data.draw(st.lists(case.events, max_size=4))
-    good = [case.encode(event) for event in events]
-    values = [data.draw(st.just(value) | damaged(value) | bad) for value in good]
-    whole = case.decoder.decode(values)
-    assert sorted([*whole.rows, *whole.rejected]) == list(range(len(values)))
-    assert whole.rows == sorted(whole.rows)
-    for row, poison in whole.rejected.items():
+    encoded = [case.encode(event) for event in events]
+    values = [data.draw(st.just(value) | damaged(value) | bad) for value in encoded]
+    batch = case.decoder.decode(values)
+    assert sorted([*batch.rows, *batch.rejected]) == list(range(len(values)))
+    assert batch.rows == sorted(batch.rows)
+    for row, poison in batch.rejected.items():
         alone = case.decoder.decode([values[row]]).rejected[0]
         assert (alone.reason, str(alone)) == (poison.reason, str(poison))
-    for at, row in enumerate(whole.rows):
+    for at, row in enumerate(batch.rows):
         single = case.decoder.decode([values[row]])
-        assert single.ids[0] == whole.ids[at]
+        assert single.ids[0] == batch.ids[at]
         str(single.ids[0]).encode()
-        for name, tensor in whole.tensors.items():
+        for name, tensor in batch.tensors.items():
             np.testing.assert_array_equal(tensor[at : at + 1], single.tensors[name])
 
 
 def answers(case: Case, batch: Batch) -> list[tuple[str, str | None, int]]:
-    """What became of each event of a batch: status or reason of the dead letter, the id of a score, the event's offset."""
+    """Return for each event of a batch: status or dead-letter reason, the id of a score, and the event's offset."""
     encoder = RecordEncoder(model="m", version="1", digest="sha256:0", role="champion", region="eu")
     servable = SimpleNamespace(
         loaded=SimpleNamespace(
@@ -205,21 +205,21 @@ def answers(case: Case, batch: Batch) -> list[tuple[str, str | None, int]]:
         label="m:1",
     )
     scoring = BatchScorer(case.settings, TargetTopic("o", 1, 1_000_000), TargetTopic("dead", 1, 1_000_000))
-    found = []
+    outcomes = []
     for topic, value, *_, headers in scoring.score(batch, cast(Servable, servable), Context(Clock(lambda: NOW))).records:
         if topic == "o":
             record = json.loads(value or b"")
-            found.append((record["status"], record["id"], record["source"]["offset"]))
+            outcomes.append((record["status"], record["id"], record["source"]["offset"]))
         else:
-            told = {name: text if isinstance(text, str) else (text or b"").decode() for name, text in headers or ()}
-            found.append((told["dead.reason"], None, int(told["dead.source"].rpartition("/")[2])))
-    return found
+            header_texts = {name: text if isinstance(text, str) else (text or b"").decode() for name, text in headers or ()}
+            outcomes.append((header_texts["dead.reason"], None, int(header_texts["dead.source"].rpartition("/")[2])))
+    return outcomes
 
 
 @some
 @given(data=st.data())
 def test_every_event_is_answered_once_in_order_with_its_offset_and_its_id(case: Case, data: st.DataObject) -> None:
-    """ScoredBatch, expired or dead; named by its header, by its field, or by its position."""
+    """The event is scored, expired or dead-lettered; its id is its header, its field, or its position."""
     count = data.draw(st.integers(0, 6))
     offsets = [7 + 3 * at for at in range(count)]
     values: list[bytes | None] = []
@@ -228,19 +228,19 @@ def test_every_event_is_answered_once_in_order_with_its_offset_and_its_id(case: 
     for offset in offsets:
         event = data.draw(case.events)
         named, deadline = data.draw(st.booleans()), data.draw(st.sampled_from([None, TIMELY, LATE, "soon"]))
-        wrong = data.draw(st.booleans())
-        told: list[tuple[str, str | bytes | None]] = [("ce_id", b"ce")] if named else []
-        told += [("deadline", str(deadline).encode())] if deadline else []
-        headers.append(told or None)
-        values.append(None if wrong else case.encode(event))
-        field_id = None if wrong else case.id_of(event)
-        own = str(Position(case.settings.region, "t", 0, offset))
-        id_ = "ce" if named else own if field_id in (None, "") else str(field_id)
+        tombstone = data.draw(st.booleans())
+        event_headers: list[tuple[str, str | bytes | None]] = [("ce_id", b"ce")] if named else []
+        event_headers += [("deadline", str(deadline).encode())] if deadline else []
+        headers.append(event_headers or None)
+        values.append(None if tombstone else case.encode(event))
+        field_id = None if tombstone else case.id_of(event)
+        position = str(Position(case.settings.region, "t", 0, offset))
+        id_ = "ce" if named else position if field_id in (None, "") else str(field_id)
         if deadline == "soon":
             expected.append((Reason.BAD_DEADLINE, None, offset))
         elif deadline == LATE:
             expected.append(("expired", id_, offset))
-        elif wrong:
+        elif tombstone:
             expected.append((Reason.TOMBSTONE, None, offset))
         else:
             expected.append(("scored", id_, offset))
@@ -249,16 +249,16 @@ def test_every_event_is_answered_once_in_order_with_its_offset_and_its_id(case: 
 
 
 @contextlib.contextmanager
-def nothing_is_kept() -> Iterator[None]:
-    """No batch that is made inside, and nothing that is said of one, needs the garbage collector to go."""
+def no_garbage() -> Iterator[None]:
+    """Assert that no batch, decoded batch or error created in the block needs the garbage collector to be freed."""
     gc.collect()
-    gc.freeze()  # a collection of all objects of a test run takes 0.2 s: the next one covers those that are made inside
+    gc.freeze()  # a collection of all objects of a test run takes 0.2 s: the next one covers only objects of the block
     gc.disable()
     try:
         yield
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        assert not [kept for kept in gc.garbage if isinstance(kept, Batch | Decoded | Exception)]
+        assert not [leaked for leaked in gc.garbage if isinstance(leaked, Batch | Decoded | Exception)]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -266,16 +266,16 @@ def nothing_is_kept() -> Iterator[None]:
         gc.enable()
 
 
-def test_a_batch_with_bad_events_goes_when_it_is_done(case: Case) -> None:
+def test_a_batch_with_bad_events_is_freed_without_garbage_collection(case: Case) -> None:
     wide = case.signature in (NUMBERS, OPAQUE)
     event: Event = {"id": "1", "a": 1.5, "vector": [0.5] * (WIDTH if wide else 3)}
     good = case.encode(event if wide else event | {"count": 2, "word": "w"})
     values = [None, good, bytes(LARGEST + 1), b"", b"\xff" * 20, b"{", b"[[[", b"{}", b"[]", good[:-1], good]
-    values += [good.replace(b"1.5", wrong) for wrong in (b'"x"', b"NaN", b"null", b"1e999")]
+    values += [good.replace(b"1.5", replacement) for replacement in (b'"x"', b"NaN", b"null", b"1e999")]
     count = len(values)
     headers: list[list[tuple[str, str | bytes | None]] | None] = [[("deadline", b"soon")], *[None] * (count - 1)]
     case.decoder.decode(values)
-    with nothing_is_kept():
+    with no_garbage():
         case.decoder.decode(values)
-    with nothing_is_kept():
+    with no_garbage():
         answers(case, Batch(["t"] * count, [0] * count, list(range(count)), [None] * count, values, [1] * count, headers))

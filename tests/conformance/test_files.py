@@ -1,4 +1,4 @@
-"""Bytes of any length, such as files: from every place of a record to the model's own decoder, and what becomes of others."""
+"""Bytes of any length, such as files: from every place of a record to the model's own decoder, and rejected ones."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ GOLDEN = [{"event": {"image": base64.b64encode(images.plain(3, 2, 1)).decode()},
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def byte_sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return ways(tmp_path_factory.mktemp("schemas"))
 
 
@@ -52,24 +52,24 @@ def of_files(dtype: str, source: str | None, shape: Sequence[int] = (-1,), **mor
 @given(
     data=st.lists(st.integers(0, MAX_LENGTH * 8 + 3).map(lambda n: bytes([0, 1] * 30)[:n]) | st.binary(max_size=9), max_size=5)
 )
-def test_the_rows_are_the_bytes_or_the_bytes_are_told(
-    known: Mapping[str, Any], way: str, dtype: str, shape: list[int], data: list[bytes]
+def test_bytes_become_rows_or_are_rejected_with_their_length(
+    byte_sources: Mapping[str, Any], way: str, dtype: str, shape: list[int], data: list[bytes]
 ) -> None:
-    configuration, source, write = known[way]
-    values, keys, headers = ([write(one)[at] for one in data] for at in range(3))
-    found = decoder_factory.create_decoder(configuration, of_files(dtype, source, shape)).decode(
+    configuration, source, write = byte_sources[way]
+    values, keys, headers = ([write(content)[at] for content in data] for at in range(3))
+    decoded = decoder_factory.create_decoder(configuration, of_files(dtype, source, shape)).decode(
         values, ListedMetadata(keys, [5] * len(data), headers)
     )
     step = (2 if len(shape) > 1 else 1) * np.dtype(dtype).itemsize
-    fits = [row for row, one in enumerate(data) if len(one) % step == 0 and len(one) <= MAX_LENGTH * step]
-    assert sorted([*found.rows, *found.rejected]) == list(range(len(data)))
-    assert set(found.rows) <= set(fits)
-    for at, row in enumerate(found.rows):
-        tensor = found.tensors["x"][at]
+    fits = [row for row, content in enumerate(data) if len(content) % step == 0 and len(content) <= MAX_LENGTH * step]
+    assert sorted([*decoded.rows, *decoded.rejected]) == list(range(len(data)))
+    assert set(decoded.rows) <= set(fits)
+    for at, row in enumerate(decoded.rows):
+        tensor = decoded.tensors["x"][at]
         assert (tensor.tobytes(), tensor.dtype) == (data[row], np.dtype(dtype))
         assert tensor.shape == tuple(len(data[row]) // step if size == -1 else size for size in shape)
     where = f" ({source})" if source else ""
-    for row, poison in found.rejected.items():
+    for row, poison in decoded.rejected.items():
         if row in fits:  # of a bool, or an infinity
             assert dtype in ("bool", "float32")
             continue
@@ -91,13 +91,13 @@ def test_absent_bytes_may_be_none() -> None:
     }
 
 
-def test_rows_of_float32_have_no_place_for_them() -> None:
-    said = r"supports a varying length only for a single tensor of floats, not x \(bytes of float32\)"
-    with pytest.raises(FormatMismatch, match=said):
+def test_rows_of_float32_do_not_support_varying_bytes() -> None:
+    message = r"supports a varying length only for a single tensor of floats, not x \(bytes of float32\)"
+    with pytest.raises(FormatMismatch, match=message):
         decoder_factory.create_decoder(settings_of("float32", id="header:ce_id"), of_files("float32", None))
 
 
-def test_schemas_of_them() -> None:
+def test_schemas_of_byte_fields() -> None:
     signature = of_files("int16", None)
     assert json.loads(GENERATORS["json-schema"](signature, "event", None))["properties"]["v"] == {
         "type": "string",
@@ -109,21 +109,21 @@ def test_schemas_of_them() -> None:
     assert "optional bytes v = 1;" in GENERATORS["protobuf"](signature, "event", None)
 
 
-def test_what_another_bound_is_for_producers_and_readers() -> None:
+def test_a_smaller_bound_is_an_incompatible_change() -> None:
     smaller, larger, fixed = (
         of_files("uint8", None, max_length=n) if n else of_files("uint8", None, (4,), max_length=None) for n in (6, 9, 0)
     )
     assert (find_incompatible_changes(smaller, larger), find_incompatible_changes(fixed, smaller)) == ([], [])
-    (found,) = find_incompatible_changes(larger, smaller)
-    assert found.change == "is the bytes of uint8[-1] up to 6 now, and was the bytes of uint8[-1] up to 9 before"
-    (found,) = find_incompatible_changes(smaller, fixed)
-    assert found.change == "is bytes of 4 elements now, and was the bytes of uint8[-1] up to 6 before"
+    (change,) = find_incompatible_changes(larger, smaller)
+    assert change.change == "is the bytes of uint8[-1] up to 6 now, and was the bytes of uint8[-1] up to 9 before"
+    (change,) = find_incompatible_changes(smaller, fixed)
+    assert change.change == "is bytes of 4 elements now, and was the bytes of uint8[-1] up to 6 before"
 
 
-def made(folder: Path, signature: Mapping[str, Any], **values: Any) -> LoadedModel:
-    found = package.read(folder, name="files", version="1", digest=f"sha256:{'1':0>64}")
-    assert found.signature == parse_signature(json.dumps(signature))
-    return loader(minimal(model={"op_domains": DOMAINS}, batching={"max_events": 8}, **values))(found)
+def load_version(folder: Path, signature: Mapping[str, Any], **values: Any) -> LoadedModel:
+    version = package.read(folder, name="files", version="1", digest=f"sha256:{'1':0>64}")
+    assert version.signature == parse_signature(json.dumps(signature))
+    return loader(minimal(model={"op_domains": DOMAINS}, batching={"max_events": 8}, **values))(version)
 
 
 def test_image_files_go_to_the_models_own_decoder(tmp_path: Path) -> None:
@@ -131,21 +131,21 @@ def test_image_files_go_to_the_models_own_decoder(tmp_path: Path) -> None:
     signature = images.COLOUR | {"inputs": [images.COLOUR["inputs"][0] | {"fields": [field]}]}
     folder = models.package(tmp_path / "colour", images.colour, signature, GOLDEN)
     assert prepare(folder, op_domains=DOMAINS).onnxruntime_version
-    model = made(folder, signature, input={"format": "bytes", "id": "header:ce_id", "max_event_bytes": 3_000_000})
+    model = load_version(folder, signature, input={"format": "bytes", "id": "header:ce_id", "max_event_bytes": 3_000_000})
     files = [images.plain(10, 20, 30), images.plain(1, 2, 3, 400, 300), images.plain(255, 0, 0, 1, 1)]
     decoded = model.decoder.decode([*files, bytes(2_000_001)])
     assert model.score(decoded.tensors).encoded() == [b"[30.0,20.0,10.0]", b"[3.0,2.0,1.0]", b"[0.0,0.0,255.0]"]
-    said = "2000001 bytes, but at most 2000000 were expected (uint8[-1] up to 2000000)"
-    assert str(decoded.rejected[3]) == f"field 'image' (value): {said}"
+    message = "2000001 bytes, but at most 2000000 were expected (uint8[-1] up to 2000000)"
+    assert str(decoded.rejected[3]) == f"field 'image' (value): {message}"
 
 
 def test_a_decoder_of_files_is_not_tried_on_zeros(tmp_path: Path) -> None:
     folder = models.package(tmp_path / "colour", images.colour, images.COLOUR)
-    said = "field 'image' holds bytes of any length, such as a file, and there is no example of a valid value"
-    with pytest.raises(Refused, match=said):
+    message = "field 'image' holds bytes of any length, such as a file, and there is no example of a valid value"
+    with pytest.raises(Refused, match=message):
         prepare(folder, op_domains=DOMAINS)
-    with pytest.raises(ModelRefused, match=f"{said}; give at least one event in golden.jsonl"):
-        made(folder, images.COLOUR)
+    with pytest.raises(ModelRefused, match=f"{message}; give at least one event in golden.jsonl"):
+        load_version(folder, images.COLOUR)
 
 
 def padded(dtype: str) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def test_bytes_of_many_lengths_are_padded_and_run_together(tmp_path: Path, dtype
     golden = [{"event": {"x": base64.b64encode(sound.tobytes()).decode()}, "score": 2107.0, "tolerance": 1e-3}]
     folder = models.package(tmp_path / "total", lambda path: images.total(path, kind), padded(dtype), golden)
     assert prepare(folder).onnxruntime_version
-    model = made(folder, padded(dtype))
+    model = load_version(folder, padded(dtype))
     rows = [sound[:length] for length in (7, 0, 1, 3, 7)]
     decoded = model.decoder.decode([json.dumps({"x": base64.b64encode(row.tobytes()).decode()}).encode() for row in rows])
-    wanted = [100.0 * row.sum() + len(row) for row in rows]
-    assert [float(score) for score in model.score(decoded.tensors).encoded()] == wanted
+    expected = [100.0 * row.sum() + len(row) for row in rows]
+    assert [float(score) for score in model.score(decoded.tensors).encoded()] == expected

@@ -1,6 +1,6 @@
-"""Every reader of records, metadata and registry documents, given hostile ones: only its documented errors come out.
+"""Every reader of records, metadata and registry documents raises only its documented errors for hostile input.
 
-What a reader takes is then used as the product uses it: written as JSON and drawn as a table.
+Accepted values are then used as in the product: written as JSON and drawn as a table.
 """
 
 import contextlib
@@ -125,7 +125,7 @@ SETTINGS = load(
 
 
 class OneTopic:
-    """A reader of one partition with these records, as far as the readers of whole topics ask."""
+    """A reader of one partition with these records, with the methods that readers of whole topics call."""
 
     def __init__(self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
         self._place = topic, 0
@@ -136,15 +136,15 @@ class OneTopic:
         return [self._place]
 
     def earliest(self, _: object) -> dict[Partition, int]:
-        """Return where it begins."""
+        """Return its start offset."""
         return {self._place: 0}
 
     def written(self, _: object) -> dict[Partition, int]:
-        """Return where it ends."""
+        """Return its end offset."""
         return {self._place: len(self._messages)}
 
     def spans(self, _: object) -> dict[Partition, tuple[int, int]]:
-        """Return both."""
+        """Return its start and end offset."""
         return {self._place: (0, len(self._messages))}
 
     def read(self, _: object) -> Iterator[PartitionBatch]:
@@ -156,7 +156,7 @@ hostile = settings(max_examples=80, deadline=None, suppress_health_check=[Health
 
 
 def drawn(renderable: Any) -> None:
-    """Draw what a command shows; no sequence that a terminal acts on may be in it."""
+    """Draw the output of a command and assert that it contains no terminal control sequence."""
     out = io.StringIO()
     PlainConsole(file=out, width=200, force_terminal=False).print(renderable)
     assert not {"\x1b", "\x9b", "\u202e"} & set(out.getvalue())
@@ -177,11 +177,11 @@ def test_status_records(key: bytes | None, value: bytes | None) -> None:
     for now in (NOW, NOW + 1):
         fold.add(key, STATUS, now)
         fold.add(key, value, now)
-    found = [heard for _, heard in sorted(fold.last.items())]
-    drawn(status.table("m", found, NOW, wide=True))
-    orjson.dumps([msgspec.to_builtins(heard.status) for heard in found])
+    scorers = [scorer for _, scorer in sorted(fold.last.items())]
+    drawn(status.table("m", scorers, NOW, wide=True))
+    orjson.dumps([msgspec.to_builtins(scorer.status) for scorer in scorers])
     fold.verdict(console_records.move(1, "1.0.0"), NOW)
-    assert all(isinstance(heard.status, ScorerStatus) for heard in found)
+    assert all(isinstance(scorer.status, ScorerStatus) for scorer in scorers)
 
 
 @hostile
@@ -280,10 +280,10 @@ def test_the_progress_of_a_job_is_read_or_refused(key: bytes | None, value: byte
         max_size=4,
     )
 )
-def test_records_of_rollouts(told_: list[tuple[bytes | None, bytes | None]]) -> None:
+def test_records_of_rollouts(records: list[tuple[bytes | None, bytes | None]]) -> None:
     ledger = RolloutLog()
     ledger.apply(b"r1/0", ENTRY)
-    for key, value in told_:
+    for key, value in records:
         ledger.apply(key, value)
     for rollout in ledger.rollouts.values():
         orjson.dumps(rollout_tables.rollout_document(rollout))
@@ -294,14 +294,14 @@ def test_records_of_rollouts(told_: list[tuple[bytes | None, bytes | None]]) -> 
 @given(hostile_records.keys(b"id"), hostile_records.hostile(b'{"id":"a","truth":1}'), hostile_records.headers("id"))
 def test_labels(key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
     for id_ in ("key", "id", "header:id"):
-        read = reader(LabelSettings(topic="labels", id=id_, value="truth"))
-        found = read(key, value, lambda: headers)
-        assert isinstance(found, Label | Unusable)
-        if isinstance(found, Label):
-            found.id.encode()
+        read_label = reader(LabelSettings(topic="labels", id=id_, value="truth"))
+        label = read_label(key, value, lambda: headers)
+        assert isinstance(label, Label | Unusable)
+        if isinstance(label, Label):
+            label.id.encode()
 
 
-OWN, OTHER = "mine", "other"
+OWN, OTHER = "own", "other"
 
 
 def log_of(records: Sequence[tuple[bytes | None, bytes | None]], *, repairing: bool = False) -> CheckpointLog:
@@ -321,7 +321,7 @@ def test_a_foreign_checkpoint_never_stops_a_relay(key: bytes | None, value: byte
 
 @hostile
 @given(hostile_records.hostile(CHECKPOINT), hostile_records.hostile(REGISTRATION), hostile_records.hostile(SOURCE_SNAPSHOT))
-def test_an_own_checkpoint_is_read_or_names_where_it_is(
+def test_an_own_checkpoint_is_read_or_the_error_names_its_position(
     position: bytes | None, registration: bytes | None, snapshot: bytes | None
 ) -> None:
     records = [
@@ -397,10 +397,10 @@ def test_documents_of_a_registry(name: str, data: st.DataObject) -> None:
         parse(document)
 
 
-def test_every_literal_is_met_behind_every_field() -> None:
-    found = dict(hostile_records.each_damaged(SWAP))
-    assert found["NaN at revision"].count(b"NaN") == 1
-    assert len(found) > 400
-    for value in found.values():
+def test_every_literal_is_tried_in_every_field() -> None:
+    damaged = dict(hostile_records.each_damaged(SWAP))
+    assert damaged["NaN at revision"].count(b"NaN") == 1
+    assert len(damaged) > 400
+    for value in damaged.values():
         with contextlib.suppress(UnreadableDocument):
             audited.decode_swap(value)

@@ -50,11 +50,11 @@ TABLES = DictTables({"customers": CUSTOMERS, "items": ITEMS})
 
 
 class StoredTables:
-    """The same tables in the store of the scorer, from rows in JSON."""
+    """The tables in the store of the scorer, from rows in JSON."""
 
     def __init__(self, tables: Mapping[str, Rows]) -> None:
-        found = minimal(tables={name: {"topic": name} for name in tables})
-        self._stores = {name: RowStore(row_decoder_factory(name, found), by_partition=True) for name in tables}
+        settings_ = minimal(tables={name: {"topic": name} for name in tables})
+        self._stores = {name: RowStore(row_decoder_factory(name, settings_), by_partition=True) for name in tables}
         for name, rows in tables.items():
             for (partition, key), row in rows.items():
                 value = json.dumps(row).encode()
@@ -85,14 +85,14 @@ message Event { optional float a = 1; optional float b = 2; optional string c = 
 Write = Callable[[Mapping[str, Any]], bytes]
 
 
-def of_tables(found: Settings, customers: str | None, items: str | None) -> Settings:
-    stated = {"customers": {"topic": "customers", "key": customers}, "items": {"topic": "items", "key": items}}
-    return Settings.model_validate(found.model_dump() | {"tables": stated})
+def of_tables(base: Settings, customers: str | None, items: str | None) -> Settings:
+    tables = {"customers": {"topic": "customers", "key": customers}, "items": {"topic": "items", "key": items}}
+    return Settings.model_validate(base.model_dump() | {"tables": tables})
 
 
 @pytest.fixture(scope="module", params=["json", "avro", "protobuf"])
 def body(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Write]:
-    """Settings of a format with names, and what writes an event of it."""
+    """Return the settings of a format with names, and a function that writes an event in it."""
     folder = tmp_path_factory.mktemp("schemas")
     by_header = {"id": "header:ce_id"}
     if request.param == "avro":
@@ -118,7 +118,7 @@ events = st.fixed_dictionaries(
 
 
 def expected(event: Mapping[str, Any], customer: bytes | None, item: bytes | None) -> dict[str, list[Any]] | None:
-    """The rows of an event; None where it is a dead letter."""
+    """Return the rows of an event, or None if it is a dead letter."""
     place = event["place"][1]
     row = CUSTOMERS.get((place, customer), {}) if customer is not None else {}
     of_item: Mapping[str, Any] = ITEMS.get((place, item), {}) if item is not None else {}
@@ -149,8 +149,8 @@ def test_joined_fields_are_the_same_in_every_format(
     values = [write({"a": e["a"], "b": e["b"], "c": e["c"], "o": {} if e["i"] is None else {"i": e["i"]}}) for e in drawn]
     headers = [None if e["late"] is None else [("late", e["late"])] for e in drawn]
     listed, packed = batches([(v, e["key"], e["place"], 1) for v, e in zip(values, drawn, strict=True)], headers)
-    found = decoder.decode(listed.values, BatchMetadata(listed, range(len(drawn))))
-    assert_same(decoder.decode(packed.values, BatchMetadata(packed, range(len(drawn)))), found, len(drawn))
+    decoded = decoder.decode(listed.values, BatchMetadata(listed, range(len(drawn))))
+    assert_same(decoder.decode(packed.values, BatchMetadata(packed, range(len(drawn)))), decoded, len(drawn))
 
     def key(path: str | None, event: Mapping[str, Any]) -> bytes | None:
         if path is None:
@@ -160,16 +160,16 @@ def test_joined_fields_are_the_same_in_every_format(
         return None if text is None else text.encode()
 
     rows = [expected(event, key(customers, event), key(items, event)) for event in drawn]
-    assert found.rows == [at for at, row in enumerate(rows) if row is not None]
-    for name, tensor in found.tensors.items():
-        wanted = [row[name] for row in rows if row is not None]
+    assert decoded.rows == [at for at, row in enumerate(rows) if row is not None]
+    for name, tensor in decoded.tensors.items():
+        expected_rows = [row[name] for row in rows if row is not None]
         assert tensor.dtype == {"x": np.float32, "city": object, "v": np.float64, "late": np.float32}[name]
         np.testing.assert_array_equal(
-            tensor, np.array(wanted, tensor.dtype).reshape(len(wanted), -1 if wanted else tensor.shape[1])
+            tensor, np.array(expected_rows, tensor.dtype).reshape(len(expected_rows), -1 if expected_rows else tensor.shape[1])
         )
     for row in range(len(drawn)):
         alone = decoder.decode([values[row]], pickle.loads(pickle.dumps(BatchMetadata(packed, [row]).listed())))
-        assert alone.rejected.keys() == ({0} if row in found.rejected else set())
+        assert alone.rejected.keys() == ({0} if row in decoded.rejected else set())
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -193,20 +193,20 @@ def test_joined_fields_are_the_same_in_every_format(
 def test_a_text_or_an_integer_in_the_event_is_a_key(value: str, key: bytes | None, *, native: bool) -> None:
     signature = signature_of(("x", "float32", ["a", AGE]))
     tables = DictTables({"customers": {}})
-    found = of_tables(settings_of("json", id="header:ce_id"), "c", None)
-    decoder = decoder_factory.create_decoder(found, signature, tables)
+    configured = of_tables(settings_of("json", id="header:ce_id"), "c", None)
+    decoder = decoder_factory.create_decoder(configured, signature, tables)
     count = 16 if native else 2
     decoder.decode([b'{"a": 1, "c": %b}' % value.encode(), *[b'{"a": 1, "c": "k"}'] * (count - 1)])
-    ((_, asked, _),) = tables.asked
-    assert asked == [key, *[b"k"] * (count - 1)]
+    ((_, requested, _),) = tables.asked
+    assert requested == [key, *[b"k"] * (count - 1)]
 
 
 def test_the_key_may_be_the_id_of_the_event() -> None:
     signature = signature_of(("x", "float32", ["a", AGE]))
     tables = DictTables({"customers": {(-1, b"4"): {"age": 3}}})
     decoder = decoder_factory.create_decoder(of_tables(settings_of("json", id="id"), "id", None), signature, tables)
-    found = decoder.decode([b'{"id": 4, "a": 1}', b'{"id": "5", "a": 1}'] * 8)
-    assert (list(found.ids), found.tensors["x"].tolist()) == ([4, "5"] * 8, [[1.0, 3.0], [1.0, -1.0]] * 8)
+    decoded = decoder.decode([b'{"id": 4, "a": 1}', b'{"id": "5", "a": 1}'] * 8)
+    assert (list(decoded.ids), decoded.tensors["x"].tolist()) == ([4, "5"] * 8, [[1.0, 3.0], [1.0, -1.0]] * 8)
 
 
 def test_the_key_may_be_a_field_of_the_model() -> None:
@@ -214,8 +214,8 @@ def test_the_key_may_be_a_field_of_the_model() -> None:
     tables = DictTables({"customers": {(-1, b"4"): {"age": 3}}})
     for id_ in ("c", "header:ce_id"):
         decoder = decoder_factory.create_decoder(of_tables(settings_of("json", id=id_), "c", None), signature, tables)
-        found = decoder.decode([b'{"c": 4}', b'{"c": 5}'] * 8)
-        assert found.tensors["x"].tolist() == [[4.0, 3.0], [5.0, -1.0]] * 8
+        decoded = decoder.decode([b'{"c": 4}', b'{"c": 5}'] * 8)
+        assert decoded.tensors["x"].tolist() == [[4.0, 3.0], [5.0, -1.0]] * 8
 
 
 def test_a_key_is_no_id_of_the_event() -> None:
@@ -223,14 +223,14 @@ def test_a_key_is_no_id_of_the_event() -> None:
     tables = DictTables({"customers": {(-1, b"4"): {"age": 3}}, "items": {(-1, b"5"): {"i": 8}}})
     decoder = decoder_factory.create_decoder(of_tables(settings_of("json", id="header:ce_id"), "c", "d"), signature, tables)
     values = [b'{"a": 1, "c": 4, "d": 5}', b'{"a": 2, "c": [], "d": {}}', b'{"a": [], "c": true}'] * 8
-    found = decoder.decode(values, ListedMetadata([None] * 24, [0] * 24, [None] * 24))
-    assert list(found.ids) == [None] * 16
-    assert (found.rows, found.tensors["x"].tolist()) == (
+    decoded = decoder.decode(values, ListedMetadata([None] * 24, [0] * 24, [None] * 24))
+    assert list(decoded.ids) == [None] * 16
+    assert (decoded.rows, decoded.tensors["x"].tolist()) == (
         [row for row in range(24) if row % 3 < 2],
         [[1.0, 3.0], [2.0, -1.0]] * 8,
     )
-    assert found.tensors["i"].tolist() == [[8.0], [-1.0]] * 8
-    assert {str(poison) for poison in found.rejected.values()} == {"field 'a': Expected `float`, got `array`"}
+    assert decoded.tensors["i"].tolist() == [[8.0], [-1.0]] * 8
+    assert {str(poison) for poison in decoded.rejected.values()} == {"field 'a': Expected `float`, got `array`"}
 
 
 def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> None:
@@ -238,10 +238,10 @@ def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> 
     tables = DictTables({"customers": {(0, b"1"): {"age": 41}, (0, b"2"): {}}})
     decoder = decoder_factory.create_decoder(of_tables(settings_of("json"), None, None), signature, tables)
     record_keys = [b"1", b"2", b"\xff", None, b"1"]
-    found = decoder.decode([b'{"a": 1}'] * 4 + [b"{"], ListedMetadata(record_keys, [0] * 5, [None] * 5, [0] * 5))
-    assert (found.rows, found.tensors["x"].tolist()) == ([0], [[1.0, 41.0]])
+    decoded = decoder.decode([b'{"a": 1}'] * 4 + [b"{"], ListedMetadata(record_keys, [0] * 5, [None] * 5, [0] * 5))
+    assert (decoded.rows, decoded.tensors["x"].tolist()) == ([0], [[1.0, 41.0]])
     required = "required field 'customers.age' (table:customers): "
-    assert {row: (poison.reason, str(poison)) for row, poison in found.rejected.items() if row != 4} == {
+    assert {row: (poison.reason, str(poison)) for row, poison in decoded.rejected.items() if row != 4} == {
         1: (Reason.MISSING_FIELD, f"{required}the row of the table customers with the key '2' has no age"),
         2: (
             Reason.MISSING_FIELD,
@@ -249,24 +249,24 @@ def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> 
         ),
         3: (Reason.MISSING_FIELD, f"{required}the event has no key for the table customers"),
     }
-    assert found.rejected[4].reason == Reason.MALFORMED
+    assert decoded.rejected[4].reason == Reason.MALFORMED
 
 
 def test_a_row_that_cannot_be_decoded_is_not_reported_as_absent_only() -> None:
     signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}]))
     tables = StoredTables({"customers": {(0, b"1"): {"age": "text"}}})
     decoder = decoder_factory.create_decoder(of_tables(settings_of("json"), None, None), signature, tables)
-    found = decoder.decode([b'{"a": 1}'], ListedMetadata([b"1"], [0], [None], [0]))
-    assert str(found.rejected[0]).endswith("has no row with the key '1', or the row cannot be decoded")
+    decoded = decoder.decode([b'{"a": 1}'], ListedMetadata([b"1"], [0], [None], [0]))
+    assert str(decoded.rejected[0]).endswith("has no row with the key '1', or the row cannot be decoded")
 
 
 @pytest.mark.parametrize("key", [None, "c"])
 def test_carried_fields_are_those_of_the_joined_events(key: str | None) -> None:
     signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}, AGE_OF_ITEM]))
     tables = DictTables({"customers": {(0, b"1"): {"age": 41}}, "items": {}})
-    found = of_tables(settings_of("json", id="header:ce_id"), None, key)
-    found = Settings.model_validate(found.model_dump() | {"output": {"topic": "o", "carry": ["a"]}})
-    decoder = decoder_factory.create_decoder(found, signature, tables)
+    configured = of_tables(settings_of("json", id="header:ce_id"), None, key)
+    configured = Settings.model_validate(configured.model_dump() | {"output": {"topic": "o", "carry": ["a"]}})
+    decoder = decoder_factory.create_decoder(configured, signature, tables)
     metadata = ListedMetadata([b"0", b"1", b"1"], [0] * 3, [None] * 3, [0] * 3)
     decoded = decoder.decode([b'{"a": 1}', b'{"a": 2, "c": []}', b'{"a": 3, "c": 1}'], metadata)
     assert (decoded.rows, decoded.carried) == ([1, 2], [[2], [3]])

@@ -1,5 +1,4 @@
-"""Events with lengths of their own, from their bytes to the model's numbers: each has the answer that it has alone, as ONNX
-Runtime gives it, called directly."""
+"""Events of different lengths in one batch: each gets the answer that ONNX Runtime, called directly, returns for it alone."""
 
 import json
 from pathlib import Path
@@ -32,9 +31,9 @@ FORMATS = ("json", "json-array", "json-envelope", "avro", "protobuf")
 some = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def texts(least: int = 1) -> Any:
-    """Events whose arrays have one length."""
-    return st.integers(least, LONGEST).flatmap(
+def texts(min_length: int = 1) -> Any:
+    """Draw events whose arrays have the same length."""
+    return st.integers(min_length, LONGEST).flatmap(
         lambda n: st.fixed_dictionaries(
             {
                 "ids": st.lists(st.integers(0, VOCABULARY - 1), min_size=n, max_size=n),
@@ -58,22 +57,22 @@ def session(text: LoadedModel) -> Any:
 
 
 def alone(session: Any, event: Event) -> float:
-    """The score of an event by ONNX Runtime, called directly, without padding."""
+    """Return the score of an event by a direct call of ONNX Runtime, without padding."""
     ids, types = (np.array([event[name]], np.int64) for name in ("ids", "types"))
-    given_ = {"input_ids": ids, "token_type_ids": types, "attention_mask": np.ones_like(ids)}
-    return float(session.run(["y"], given_)[0][0, 0])
+    inputs = {"input_ids": ids, "token_type_ids": types, "attention_mask": np.ones_like(ids)}
+    return float(session.run(["y"], inputs)[0][0, 0])
 
 
 @some
 @given(events=st.lists(texts(), min_size=1, max_size=12))
-def test_each_event_has_the_answer_that_it_has_alone(text: LoadedModel, session: Any, events: list[Event]) -> None:
+def test_each_event_gets_the_same_answer_as_alone(text: LoadedModel, session: Any, events: list[Event]) -> None:
     decoded = text.decoder.decode([json.dumps(event).encode() for event in events])
     assert (decoded.rows, decoded.rejected) == (list(range(len(events))), {})
     np.testing.assert_allclose(scores(text, decoded), [alone(session, event) for event in events], atol=1e-5)
 
 
 @pytest.fixture(scope="module", params=FORMATS)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def codec(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     signature = parse_signature(json.dumps(TEXT))
     configured, write = encode(request.param, signature, tmp_path_factory.mktemp("schemas"))
     return decoder_factory.create_decoder(configured, signature), write
@@ -81,31 +80,31 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @some
 @given(data=st.data())
-def test_every_format_reads_the_same(text: LoadedModel, written: Any, data: st.DataObject) -> None:
-    decoder, write = written
+def test_every_format_reads_the_same(text: LoadedModel, codec: Any, data: st.DataObject) -> None:
+    decoder, write = codec
     events = data.draw(st.lists(texts(), max_size=5))
-    found = decoder.decode([write(event) for event in events])
-    assert (found.rows, found.rejected) == (list(range(len(events))), {})
-    same = text.decoder.decode([json.dumps(event).encode() for event in events])
-    for name, tensor in same.tensors.items():
-        assert [row.tolist() for row in found.tensors[name]] == [row.tolist() for row in tensor]
-        assert {row.dtype for row in found.tensors[name]} <= {np.dtype(np.int64)}
+    decoded = decoder.decode([write(event) for event in events])
+    assert (decoded.rows, decoded.rejected) == (list(range(len(events))), {})
+    expected = text.decoder.decode([json.dumps(event).encode() for event in events])
+    for name, tensor in expected.tensors.items():
+        assert [row.tolist() for row in decoded.tensors[name]] == [row.tolist() for row in tensor]
+        assert {row.dtype for row in decoded.tensors[name]} <= {np.dtype(np.int64)}
 
 
 @some
 @given(data=st.data())
-def test_any_bytes_are_decoded_or_rejected_and_the_same_alone_as_in_company(written: Any, data: st.DataObject) -> None:
-    decoder, write = written
-    good = [write(event) for event in data.draw(st.lists(texts(0), max_size=4))]
-    values = [data.draw(st.just(value) | damaged(value) | st.binary(max_size=20)) for value in good]
-    whole = decoder.decode(values)
-    assert sorted([*whole.rows, *whole.rejected]) == list(range(len(values)))
-    for row, poison in whole.rejected.items():
+def test_any_bytes_are_decoded_or_rejected_alone_as_in_a_batch(codec: Any, data: st.DataObject) -> None:
+    decoder, write = codec
+    encoded = [write(event) for event in data.draw(st.lists(texts(0), max_size=4))]
+    values = [data.draw(st.just(value) | damaged(value) | st.binary(max_size=20)) for value in encoded]
+    batch = decoder.decode(values)
+    assert sorted([*batch.rows, *batch.rejected]) == list(range(len(values)))
+    for row, poison in batch.rejected.items():
         single = decoder.decode([values[row]]).rejected[0]
         assert (single.reason, str(single)) == (poison.reason, str(poison))
-    for at, row in enumerate(whole.rows):
+    for at, row in enumerate(batch.rows):
         single = decoder.decode([values[row]])
-        for name, tensor in whole.tensors.items():
+        for name, tensor in batch.tensors.items():
             assert tensor[at].shape[0] <= LONGEST
             np.testing.assert_array_equal(tensor[at], single.tensors[name][0])
 
@@ -121,31 +120,31 @@ anything = st.recursive(
 @given(value=anything)
 @pytest.mark.parametrize("shape", [[-1], [-1, 2], [2, -1], [1, 2, -1]])
 @pytest.mark.parametrize("dtype", ["int8", "float32", "string"])
-def test_any_array_is_of_the_shape_or_a_dead_letter_with_the_fields_name(shape: list[int], dtype: str, value: Any) -> None:
+def test_any_array_has_the_shape_or_is_rejected_with_the_field_name(shape: list[int], dtype: str, value: Any) -> None:
     tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 3}]}
     signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
-    found = decoder_factory.create_decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
-    if found.rows:
-        (row,) = found.tensors["x"]
+    decoded = decoder_factory.create_decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
+    if decoded.rows:
+        (row,) = decoded.tensors["x"]
         assert row.ndim == len(shape)
         assert all(size in (-1, length) for size, length in zip(shape, row.shape, strict=True))
         assert row.shape[shape.index(-1)] <= 3
         assert row.dtype == ("object" if dtype == "string" else dtype)
-        assert dtype != "string" or all(isinstance(one, str) for one in row.ravel())
+        assert dtype != "string" or all(isinstance(element, str) for element in row.ravel())
     else:
-        assert "'x'" in str(found.rejected[0])
+        assert "'x'" in str(decoded.rejected[0])
 
 
 @some
 @given(value=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False) | st.text(max_size=2), max_size=6) | anything)
 @pytest.mark.parametrize("required", [True, False])
-def test_what_the_json_schema_admits_is_read_and_nothing_else(required: bool, value: Any) -> None:
+def test_exactly_the_events_that_the_json_schema_allows_are_read(required: bool, value: Any) -> None:
     field = {"name": "x", "array": True, "max_length": 5, "required": required}
     tensor = {"tensor": "x", "dtype": "string", "shape": [-1], "fields": [field]}
     signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     schema = Draft202012Validator(json.loads(GENERATORS["json-schema"](signature, "m", None)))
-    found = decoder_factory.create_decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
-    assert (found.rows == [0]) is schema.is_valid({"x": value})
+    decoded = decoder_factory.create_decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
+    assert (decoded.rows == [0]) is schema.is_valid({"x": value})
 
 
 def test_the_json_schema_of_frames() -> None:
@@ -184,9 +183,9 @@ def test_the_json_schema_of_frames() -> None:
         ({"types": [0]}, Reason.MISSING_FIELD, "required field 'ids' is missing or null"),
     ],
 )
-def test_a_bad_event_says_what_was_expected(text: LoadedModel, event: Event, reason: Reason, error: str) -> None:
-    good = {"ids": [1, 2], "types": [0, 1]}
-    decoded = text.decoder.decode([json.dumps(one).encode() for one in (good, event, good)])
+def test_a_bad_event_is_rejected_with_the_expected_value(text: LoadedModel, event: Event, reason: Reason, error: str) -> None:
+    valid = {"ids": [1, 2], "types": [0, 1]}
+    decoded = text.decoder.decode([json.dumps(value).encode() for value in (valid, event, valid)])
     assert decoded.rows == [0, 2]
     assert decoded.rejected[1].reason is reason
     assert error in str(decoded.rejected[1])
@@ -196,7 +195,7 @@ def test_golden_examples_of_any_lengths(tmp_path: Path, session: Any) -> None:
     encoder(tmp_path / "model.onnx", 1, 16, VOCABULARY, LONGEST, types=True)
     events = [{"ids": [n % VOCABULARY] * n, "types": [0] * n} for n in (3, 170, 5, 40)]
     golden = [GoldenExample(event, alone(session, event), 1e-5) for event in events]
-    lines = [{"event": one.event, "score": one.score, "tolerance": 1e-5} for one in golden]
+    lines = [{"event": example.event, "score": example.score, "tolerance": 1e-5} for example in golden]
     (tmp_path / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     signature = loaded(tmp_path).model.signature()
     assert run_golden_examples.run(tmp_path / "model.onnx", signature, golden)
@@ -225,7 +224,7 @@ def test_a_model_of_fixed_lengths_is_refused(tmp_path: Path) -> None:
         loaded(tmp_path, {"inputs": [x, n], "output": {"tensor": "y"}})
 
 
-def test_what_lengths_do_not_go_with(tmp_path: Path) -> None:
+def test_formats_and_options_that_do_not_support_lengths_are_refused(tmp_path: Path) -> None:
     encoder(tmp_path / "model.onnx", 0, 16, VOCABULARY, LONGEST, types=True)
     with pytest.raises(ModelRefused, match=r"model\.buckets does not support .*; remove model\.buckets"):
         loaded(tmp_path, buckets=[1, 8])

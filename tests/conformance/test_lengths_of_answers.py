@@ -40,8 +40,8 @@ def places(path: Path, dtype: int = TensorProto.INT64) -> None:
         helper.make_node("Cast", ["k"], ["y"], to=dtype),
     ]
     constants = [("zero", np.float32(0)), ("one", np.array([1])), ("two", np.array([2])), ("axis", np.array([0]))]
-    kept = [models.constant(name, value, np.asarray(value).dtype.type) for name, value in constants]
-    models.save(nodes, [models.tensor("x", TensorProto.FLOAT, 1, 4)], [models.tensor("y", dtype, "k")], path, kept)
+    initializers = [models.constant(name, value, np.asarray(value).dtype.type) for name, value in constants]
+    models.save(nodes, [models.tensor("x", TensorProto.FLOAT, 1, 4)], [models.tensor("y", dtype, "k")], path, initializers)
 
 
 def repeated(path: Path) -> None:
@@ -50,9 +50,13 @@ def repeated(path: Path) -> None:
         helper.make_node("Unsqueeze", ["x", "last"], ["u"]),
         helper.make_node("MatMul", ["u", "pair"], ["y"]),
     ]
-    kept = [models.constant("last", [2], np.int64), models.constant("pair", [[1, 2]])]
+    initializers = [models.constant("last", [2], np.int64), models.constant("pair", [[1, 2]])]
     models.save(
-        nodes, [models.tensor("x", TensorProto.FLOAT, 1, "n")], [models.tensor("y", TensorProto.FLOAT, 1, "n", 2)], path, kept
+        nodes,
+        [models.tensor("x", TensorProto.FLOAT, 1, "n")],
+        [models.tensor("y", TensorProto.FLOAT, 1, "n", 2)],
+        path,
+        initializers,
     )
 
 
@@ -60,13 +64,13 @@ def values(events: Any) -> list[bytes]:
     return [json.dumps({"x": event}).encode() for event in events]
 
 
-def goldens(events: Any, wanted: Any) -> list[GoldenExample]:
-    return [GoldenExample({"x": event}, score, 0.0) for event, score in zip(events, wanted, strict=True)]
+def goldens(events: Any, expected: Any) -> list[GoldenExample]:
+    return [GoldenExample({"x": event}, score, 0.0) for event, score in zip(events, expected, strict=True)]
 
 
 @pytest.mark.parametrize("signature", [ANY, UNSTATED], ids=["stated", "not stated"])
 @pytest.mark.parametrize("first", range(len(EVENTS)))
-def test_every_event_is_scored_whatever_the_first_answer_has_as_length(
+def test_every_event_is_scored_for_any_length_of_the_first_answer(
     tmp_path: Path, signature: dict[str, Any], first: int
 ) -> None:
     places(tmp_path / "model.onnx")
@@ -74,11 +78,11 @@ def test_every_event_is_scored_whatever_the_first_answer_has_as_length(
     order = [first, *(at for at in range(len(EVENTS)) if at != first)]
     alone = [json.loads(model.score(model.decoder.decode(values([EVENTS[at]])).tensors).encoded()[0]) for at in order]
     scores = model.score(model.decoder.decode(values(EVENTS[at] for at in order)).tensors)
-    found = [json.loads(one) for one in scores.encoded()]
-    assert found == alone
+    answers = [json.loads(answer) for answer in scores.encoded()]
+    assert answers == alone
     assert scores.finite().all()
     if signature is ANY:
-        assert found == [PLACES[at] for at in order]
+        assert answers == [PLACES[at] for at in order]
 
 
 def test_golden_examples_of_several_lengths_are_answered(tmp_path: Path) -> None:
@@ -105,13 +109,13 @@ def test_an_answer_as_long_as_its_event(tmp_path: Path) -> None:
     safety.check(tmp_path / "model.onnx", signature)
     model = loaded(tmp_path, document)
     scores = model.score(model.decoder.decode(values([[1.0, 2.0], [3.0]])).tensors)
-    assert [json.loads(one) for one in scores.encoded()] == [[[1, 2], [2, 4]], [[3, 6]]]
+    assert [json.loads(answer) for answer in scores.encoded()] == [[[1, 2], [2, 4]], [[3, 6]]]
     unstated = parse_signature(json.dumps(document | {"output": {"tensor": "y"}}))
     with pytest.raises(Refused, match=r'has the length of input \'x\' .* or write -1 for it in the "shape" of the output'):
         safety.check(tmp_path / "model.onnx", unstated)
 
 
-def test_an_answer_that_is_not_finite_is_found_in_any_length(tmp_path: Path) -> None:
+def test_an_answer_that_is_not_finite_is_detected_in_any_length(tmp_path: Path) -> None:
     repeated(tmp_path / "model.onnx")
     fed = X | {"shape": [1, -1], "fields": [{"name": "x", "array": True, "max_length": 9}]}
     model = loaded(tmp_path, {"inputs": [fed], "output": {"tensor": "y", "shape": [-1, 2]}})
@@ -133,7 +137,7 @@ def test_several_outputs_of_which_one_has_any_length(tmp_path: Path) -> None:
     output = [{"name": "places", "tensor": "y", "shape": [-1]}, {"name": "again", "tensor": "y", "shape": [-1]}]
     model = loaded(tmp_path, {"inputs": [X], "output": output})
     scores = model.score(model.decoder.decode(values(EVENTS[1:3])).tensors)
-    assert [json.loads(one) for one in scores.encoded()] == [
+    assert [json.loads(answer) for answer in scores.encoded()] == [
         {"places": ["1"], "again": ["1"]},
         {"places": ["0", "2"], "again": ["0", "2"]},
     ]
@@ -160,7 +164,7 @@ def test_padded_texts_with_an_answer_for_each_token_are_refused_with_the_remedy(
             tmp_path / "model.onnx", parse_signature(json.dumps(document)), goldens([[1.0, 2], [3.0]], [[-1, -2], [-3]])
         )
     assert '"batch": false' in caught.value.hint
-    lines = [{"event": {"x": x}, "score": [-one for one in x], "tolerance": 0} for x in ([1.0, 2.0], [3.0])]
+    lines = [{"event": {"x": x}, "score": [-number for number in x], "tolerance": 0} for x in ([1.0, 2.0], [3.0])]
     (tmp_path / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(ModelRefused, match="has the shape"):
         loaded(tmp_path, document)

@@ -31,7 +31,7 @@ def test_any_axis_nested_and_flat_with_a_length_and_without_a_mask(
     assert scores(model, decoded).tolist() == [row.sum() + n for row, n in zip(rows, lengths, strict=True)]
 
 
-def test_frames_come_nested_in_avro_too(tmp_path: Path) -> None:
+def test_frames_are_nested_in_avro_too(tmp_path: Path) -> None:
     tensor = {"tensor": "x", "dtype": "float32", "shape": [-1, 2], "fields": [{"name": "x", "array": True, "max_length": 3}]}
     signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     frames = {"type": "array", "items": {"type": "array", "items": "float"}}
@@ -83,8 +83,8 @@ def test_rows_of_float32_have_any_length_up_to_the_bound(shape: list[int], multi
     rows = [np.arange(length * multiple // 4, dtype="<f4") for length in (0, 1, 4, 5)]
     decoded = decoder.decode([*(row.tobytes() for row in rows), b"123", np.full(multiple // 4, np.nan, "<f4").tobytes(), None])
     assert decoded.rows == [0, 1, 2]
-    for found, row in zip(decoded.tensors["x"], rows, strict=False):
-        np.testing.assert_array_equal(found, row.reshape(shape))
+    for array, row in zip(decoded.tensors["x"], rows, strict=False):
+        np.testing.assert_array_equal(array, row.reshape(shape))
     expected = f"the length must be a multiple of {multiple} and at most {4 * multiple}"
     assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
         3: f"the value has {5 * multiple} bytes; {expected}",

@@ -1,4 +1,4 @@
-"""The feature records of a batch: the same from columns as from lists, one for each score, in the order of the events."""
+"""Feature records of a batch: equal for columns and lists, one for each score, in the order of the events."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -79,9 +79,9 @@ def test_each_score_has_one_feature_record_whether_the_batch_is_lists_or_columns
     canary = np.array(data.draw(st.lists(st.booleans(), min_size=len(listed), max_size=len(listed))))
     alike = data.draw(st.booleans())
     arms = Arms(canary, logging(candidate, "canary"), alike=alike) if data.draw(st.booleans()) else None
-    wanted, result = (scored(batch, model, arms, {"sample": sample}) for batch in (listed, columns))
+    expected, result = (scored(batch, model, arms, {"sample": sample}) for batch in (listed, columns))
     records = records_of(result)
-    assert records == records_of(wanted)
+    assert records == records_of(expected)
     rows = [row for row, _ in records]
     assert rows == sorted(set(rows))
     answers = {
@@ -129,7 +129,7 @@ def test_a_sample_selects_keys_and_grows_with_its_share() -> None:
     assert rows == {row for row in range(300) if b"k%d" % (row % 7) in chosen[1]}, "all events of a key, or none"
 
 
-def test_a_feature_record_that_is_too_large_is_left_out_and_counted() -> None:
+def test_a_feature_record_that_is_too_large_is_omitted_and_counted() -> None:
     _, columns = plain_batches(5)
     result = scored(columns, Model(OUTPUTS["number"], "id"), room=1_100)
     assert (result.features, dict(result.dropped_features)) == ([], {"oversize": 5})
@@ -144,7 +144,7 @@ def test_an_event_whose_score_is_too_large_has_a_dead_letter_and_no_feature_reco
 
 def test_a_halved_batch_has_the_feature_records_of_its_scores() -> None:
     class Failing(Model):
-        """Fails for each batch with the value 7."""
+        """A model that fails for each batch with the value 7."""
 
         def score(self, tensors: dict[str, Any], alive: Any = None) -> Any:
             if 7 in tensors["x"]:

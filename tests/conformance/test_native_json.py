@@ -1,4 +1,4 @@
-"""The native scanner changes nothing: JSON decodes to the same bits, ids, reasons and words with it and without it."""
+"""JSON decodes to the same bits, ids, reasons and messages with the native scanner and without it."""
 
 import json
 import math
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.debian("cc")
 
 
 def near_midpoints(draw: random.Random) -> float:
-    """A float64 at, or a few units beside, the middle between two float32."""
+    """Draw a float64 at the middle between two float32, or a few units beside it."""
     (value,) = struct.unpack("<f", struct.pack("<I", draw.randrange(0x33000000, 0x4B000000)))
     middle = (float(value) + float(np.nextafter(np.float32(value), np.float32(np.inf)))) / 2
     for _ in range(draw.choice([0, 0, 1, 2, 7, 8, 9, 10])):
@@ -57,7 +57,7 @@ def near_midpoints(draw: random.Random) -> float:
 
 
 def number_text(draw: random.Random) -> str:
-    """A number by JSON's grammar, or nearly."""
+    """Draw a number by JSON's grammar, or a slightly wrong one."""
     value = draw.choice([draw.gauss(0, 1), draw.uniform(-1e6, 1e6), draw.expovariate(1) * 10 ** draw.randint(-45, 45)])
     match draw.randrange(9):
         case 0:
@@ -83,7 +83,7 @@ def number_text(draw: random.Random) -> str:
 
 
 def signature_of(fields: Sequence[dict[str, Any]], cut: int) -> Signature:
-    """The fields as one tensor, or, where `cut` lies within, as two that share one field."""
+    """Return the fields as one tensor, or as two tensors that share one field if `cut` is inside the list."""
     parts = [fields[: cut + 1], fields[cut:]] if 0 < cut < len(fields) else [fields]
     inputs = [{"tensor": f"t{at}", "dtype": "float32", "fields": list(part)} for at, part in enumerate(parts)]
     return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
@@ -106,7 +106,7 @@ def signatures(draw: st.DrawFn) -> tuple[Signature, str | None]:
 
 @st.composite
 def events(draw: st.DrawFn, names: Sequence[str], id_field: str | None) -> bytes:
-    """A text that is nearly an event of these fields: in their order as a rule, with every field as a rule."""
+    """Draw a text that is nearly an event of these fields, usually with all fields and in their order."""
     members = [(name, draw(usual)) for name in names]
     for at in draw(st.sampled_from([[], [0], [-1], range(len(members))])):
         members[at] = names[at], draw(odd)
@@ -124,39 +124,39 @@ def events(draw: st.DrawFn, names: Sequence[str], id_field: str | None) -> bytes
 
 
 def plainly(names: Sequence[str], id_field: str | None, seed: int) -> bytes:
-    """An event that the scanner is certain about."""
+    """Return an event for which the scanner is certain."""
     draw = random.Random(seed)
     return json.dumps({**({id_field: f"e{seed}"} if id_field else {}), **{name: draw.gauss(0, 1) for name in names}}).encode()
 
 
-def assert_identical(one: Decoded, other: Decoded) -> None:
-    """Two decoded batches are the same to the bit and to the type."""
-    assert one.rows == other.rows
-    assert list(one.ids) == list(other.ids)
-    assert list(map(type, one.ids)) == list(map(type, other.ids))
-    assert list(one.tensors) == list(other.tensors)
-    for name, tensor in one.tensors.items():
-        beside = other.tensors[name]
-        assert (tensor.dtype, tensor.shape, tensor.flags.c_contiguous) == (beside.dtype, beside.shape, True)
-        assert tensor.flags.writeable == beside.flags.writeable
-        np.testing.assert_array_equal(tensor.view(np.uint32), beside.view(np.uint32))
-    assert [(row, p.reason, str(p)) for row, p in one.rejected.items()] == [
-        (row, p.reason, str(p)) for row, p in other.rejected.items()
+def assert_identical(decoded: Decoded, expected: Decoded) -> None:
+    """Assert that two decoded batches have the same bits and types."""
+    assert decoded.rows == expected.rows
+    assert list(decoded.ids) == list(expected.ids)
+    assert list(map(type, decoded.ids)) == list(map(type, expected.ids))
+    assert list(decoded.tensors) == list(expected.tensors)
+    for name, tensor in decoded.tensors.items():
+        expected_tensor = expected.tensors[name]
+        assert (tensor.dtype, tensor.shape, tensor.flags.c_contiguous) == (expected_tensor.dtype, expected_tensor.shape, True)
+        assert tensor.flags.writeable == expected_tensor.flags.writeable
+        np.testing.assert_array_equal(tensor.view(np.uint32), expected_tensor.view(np.uint32))
+    assert [(row, p.reason, str(p)) for row, p in decoded.rejected.items()] == [
+        (row, p.reason, str(p)) for row, p in expected.rejected.items()
     ]
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
-def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
-    """Two batches in turn: the scanner remembers the order of keys. Most events are plain, else it would not be used."""
+def test_any_batch_is_decoded_as_without_the_scanner(data: st.DataObject) -> None:
+    """Decode two batches in turn, since the scanner remembers the order of keys. Most events are plain, so that it is used."""
     signature, id_field = data.draw(signatures())
     names = [field.name for field in signature.fields]
-    both = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, min_events=None)
+    decoders = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, min_events=None)
     for _ in range(2):
         drawn = data.draw(st.lists(events(names, id_field), max_size=8))
-        good = [plainly(names, id_field, seed) for seed in range(max(native_rows.MIN_EVENTS, len(drawn) + 1))]
-        batch = data.draw(st.permutations([*drawn, *good]))
-        assert_identical(*(decoder.decode(batch) for decoder in both))
+        plain = [plainly(names, id_field, seed) for seed in range(max(native_rows.MIN_EVENTS, len(drawn) + 1))]
+        batch = data.draw(st.permutations([*drawn, *plain]))
+        assert_identical(*(decoder.decode(batch) for decoder in decoders))
 
 
 ARRAY = {"array": True, "length": 3}
@@ -168,7 +168,7 @@ array_kinds = st.sampled_from([{}, ARRAY, ARRAY, {**ARRAY, "default": 0.5}, {"ar
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data(), kinds=st.lists(array_kinds, min_size=1, max_size=4))
-def test_any_batch_with_arrays_is_decoded_as_without_it(data: st.DataObject, kinds: list[dict[str, Any]]) -> None:
+def test_any_batch_with_arrays_is_decoded_as_without_the_scanner(data: st.DataObject, kinds: list[dict[str, Any]]) -> None:
     names = NAMES[-len(kinds) :]
     shapes = [{"shape": [3, 1]} if kind == {"array": True} else {} for kind in kinds]
     inputs = [
@@ -176,18 +176,18 @@ def test_any_batch_with_arrays_is_decoded_as_without_it(data: st.DataObject, kin
         for name, kind, shape in zip(names, kinds, shapes, strict=True)
     ]
     signature = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-    both = JsonDecoder(signature, "id", LARGEST), JsonDecoder(signature, "id", LARGEST, min_events=None)
+    decoders = JsonDecoder(signature, "id", LARGEST), JsonDecoder(signature, "id", LARGEST, min_events=None)
     named = list(zip(names, kinds, strict=True))
-    good = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * native_rows.MIN_EVENTS
+    plain = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * native_rows.MIN_EVENTS
     for _ in range(2):
         values = [
             [(name, data.draw(st.one_of(lists, lists, odd) if kind else odd)) for name, kind in named]
             for _ in range(data.draw(st.integers(0, 6)))
         ]
         drawn = list(map(json_object, values))
-        drawn = [data.draw(damaged(one)) if data.draw(st.integers(0, 5)) == 0 else one for one in drawn]
-        batch = data.draw(st.permutations([*drawn, *good]))
-        assert_identical(*(decoder.decode(batch) for decoder in both))
+        drawn = [data.draw(damaged(text)) if data.draw(st.integers(0, 5)) == 0 else text for text in drawn]
+        batch = data.draw(st.permutations([*drawn, *plain]))
+        assert_identical(*(decoder.decode(batch) for decoder in decoders))
 
 
 def json_object(members: Sequence[tuple[str, str]]) -> bytes:
@@ -195,30 +195,32 @@ def json_object(members: Sequence[tuple[str, str]]) -> bytes:
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(data=st.data(), one=st.booleans(), envelope=st.booleans())
-def test_any_batch_of_arrays_is_decoded_as_without_it(data: st.DataObject, one: bool, envelope: bool) -> None:
-    """Bare arrays and envelopes, the elements being one field's or three fields'."""
+@given(data=st.data(), one_field=st.booleans(), envelope=st.booleans())
+def test_any_batch_of_arrays_is_decoded_as_without_the_scanner(data: st.DataObject, one_field: bool, envelope: bool) -> None:
+    """Decode bare arrays and envelopes, with the elements of one field or of three fields."""
     fields: list[dict[str, Any]] = (
-        [{"name": "v", **ARRAY}] if one else [{"name": "a"}, {"name": "b", "default": "nan"}, {"name": "c", "default": 2}]
+        [{"name": "v", **ARRAY}] if one_field else [{"name": "a"}, {"name": "b", "default": "nan"}, {"name": "c", "default": 2}]
     )
     signature = signature_of(fields, 0)
-    both = [JsonEnvelopeDecoder(signature, "id", LARGEST) if envelope else JsonArrayDecoder(signature, LARGEST) for _ in "ab"]
-    both[1].scanned = None
-    good, drawn = (
+    decoders = [
+        JsonEnvelopeDecoder(signature, "id", LARGEST) if envelope else JsonArrayDecoder(signature, LARGEST) for _ in "ab"
+    ]
+    decoders[1].scanned = None
+    plain, drawn = (
         [b"[0.5, 1,-2.25]"] * native_rows.MIN_EVENTS,
         [e.encode("utf-8", "surrogatepass") for e in data.draw(st.lists(lists, max_size=6))],
     )
     if envelope:
-        good = [b'{"id":"e","features":%b}' % each for each in good]
-        drawn = [json_object([("id", data.draw(ids)), ("features", each.decode("utf-8", "surrogatepass"))]) for each in drawn]
-    drawn = [data.draw(damaged(one)) if data.draw(st.integers(0, 5)) == 0 else one for one in drawn]
+        plain = [b'{"id":"e","features":%b}' % text for text in plain]
+        drawn = [json_object([("id", data.draw(ids)), ("features", text.decode("utf-8", "surrogatepass"))]) for text in drawn]
+    drawn = [data.draw(damaged(text)) if data.draw(st.integers(0, 5)) == 0 else text for text in drawn]
     for _ in range(2):
-        batch = data.draw(st.permutations([*drawn, *good]))
-        assert_identical(*(decoder.decode(batch) for decoder in both))
+        batch = data.draw(st.permutations([*drawn, *plain]))
+        assert_identical(*(decoder.decode(batch) for decoder in decoders))
 
 
 @pytest.mark.parametrize("bad", [None, b"", b"{", bytes(LARGEST + 1), b"\xff", b'{"a":1}', b'{"id":"x","a":1,"b":1e39}'])
-def test_a_bad_event_among_good_ones_is_rejected_as_without_it(bad: bytes | None) -> None:
+def test_a_bad_event_among_good_ones_is_rejected_as_without_the_scanner(bad: bytes | None) -> None:
     signature = signature_of([{"name": "a"}, {"name": "b"}], 0)
     batch = [*(plainly("ab", "id", seed) for seed in range(20)), bad, plainly("ab", "id", 20)]
     native_, other = (JsonDecoder(signature, "id", LARGEST, min_events=min_events).decode(batch) for min_events in (1, None))
@@ -232,17 +234,17 @@ def test_every_number_that_is_certain_has_the_same_bits() -> None:
     decode = JsonDecoder(signature_of([{"name": "a"}], 0), None, LARGEST, min_events=None).decode
     for _ in range(15):
         batch = [f'{{"a":{number_text(draw)}}}'.encode() for _ in range(4_000)]
-        found = scanner.scan(batch)
-        rows = [row for row, kind in enumerate(found.kinds) if kind != UNCERTAIN]
+        scanned = scanner.scan(batch)
+        rows = [row for row, kind in enumerate(scanned.kinds) if kind != UNCERTAIN]
         expected = decode([batch[row] for row in rows])
         assert expected.rejected == {}
-        np.testing.assert_array_equal(found.rows[rows].view(np.uint32), expected.tensors["t0"].view(np.uint32))
+        np.testing.assert_array_equal(scanned.rows[rows].view(np.uint32), expected.tensors["t0"].view(np.uint32))
         certain += len(rows)
     assert certain > 20_000
 
 
 @pytest.mark.parametrize("name", [name for name in AWKWARD if name])
-def test_names_that_a_text_may_spell_in_two_ways_are_not_scanned(name: str) -> None:
+def test_names_with_two_spellings_in_json_are_not_scanned(name: str) -> None:
     assert native_rows.NativeRows.of_objects(signature_of([{"name": name}], 0), "id") is None
     assert native_rows.NativeRows.of_objects(signature_of([{"name": "a"}], 0), name) is None
 
@@ -260,15 +262,15 @@ def test_only_float32_of_one_length_is_scanned() -> None:
     assert native_rows.NativeRows.of_objects(signature_of([array], 0), "id") is not None
 
 
-def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again() -> None:
+def test_the_scanner_pauses_after_a_mostly_uncertain_batch_and_then_resumes() -> None:
     signature = signature_of([{"name": "a"}], 0)
     objects = native_rows.NativeRows.of_objects(signature, "id")
     assert objects is not None
-    other = JsonDecoder(signature, "id", LARGEST, min_events=None).decode
-    strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]
-    decode_rows: Callable[[Sequence[int]], Decoded] = lambda rows: other([good[row] for row in rows])  # noqa: E731
+    plain_decode = JsonDecoder(signature, "id", LARGEST, min_events=None).decode
+    strange, plain = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]
+    decode_rows: Callable[[Sequence[int]], Decoded] = lambda rows: plain_decode([plain[row] for row in rows])  # noqa: E731
     assert objects.decoded(strange, decode_rows) is None
-    assert [objects.decoded(good, decode_rows) for _ in range(native_rows.REST)] == [None] * native_rows.REST
-    found = objects.decoded(good, decode_rows)
-    assert found is not None
-    assert_identical(found, other(good))
+    assert [objects.decoded(plain, decode_rows) for _ in range(native_rows.REST)] == [None] * native_rows.REST
+    decoded = objects.decoded(plain, decode_rows)
+    assert decoded is not None
+    assert_identical(decoded, plain_decode(plain))

@@ -1,5 +1,4 @@
-"""The native part changes nothing of what the judge reads: the places and the answers of score records are those that Python
-finds, and so is what is said of a record that is none."""
+"""The native reader returns the same places and answers of score records as Python, and the same errors for invalid ones."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +37,7 @@ VALUES = [
 
 @st.composite
 def written(draw: st.DrawFn) -> bytes:
-    """A record as scorers write it."""
+    """Draw a record as scorers write it."""
     score = draw(st.sampled_from([b"0.25", b"[1,2.5]", b'{"a":[1],"b":2}', b"null", b"1e300"]))
     place = draw(st.sampled_from(TOPICS)), draw(st.integers(0, 2))
     decision, id_ = draw(st.sampled_from([None, "late", "on\ntime"])), draw(st.sampled_from(["e1", "é", ""]))
@@ -51,7 +50,7 @@ def written(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def strange(draw: st.DrawFn) -> bytes:
-    """A text that is nearly a record."""
+    """Draw a text that is nearly a record."""
     parts = {
         "topic": json.dumps(draw(st.sampled_from(TOPICS))),
         "partition": "1",
@@ -91,10 +90,10 @@ def packed(values: Sequence[bytes | None]) -> ByteColumn:
 
 def lanes(values: Column, rows: Sequence[int]) -> dict[Partition, tuple[list[int], list[int]]] | tuple[int, str]:
     try:
-        found = answer_records.group_by_partition(values, np.array(rows, np.int64))
+        places_of = answer_records.group_by_partition(values, np.array(rows, np.int64))
     except UnreadableAnswer as error:
         return error.row, str(error)
-    return {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in found.items()}
+    return {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in places_of.items()}
 
 
 def answers(values: Column, rows: Sequence[int]) -> list[VersionAnswer] | tuple[int, str]:
@@ -106,7 +105,7 @@ def answers(values: Column, rows: Sequence[int]) -> list[VersionAnswer] | tuple[
 
 @settings(max_examples=400)
 @given(st.lists(events, max_size=6), st.data())
-def test_places_and_answers_are_those_that_python_finds(values: list[bytes | None], data: st.DataObject) -> None:
+def test_places_and_answers_equal_those_of_python(values: list[bytes | None], data: st.DataObject) -> None:
     rows = sorted(data.draw(st.sets(st.integers(0, len(values) - 1)))) if values else []
     assert lanes(packed(values), rows) == lanes(values, rows)
     placed = [row for row in rows if isinstance(lanes(values, [row]), dict)]
@@ -121,19 +120,21 @@ def test_an_offset_that_no_partition_has_is_none(offset: int) -> None:
         assert isinstance(lanes(values, [0]), tuple)
 
 
-def test_what_scorers_write_is_certain_whatever_else_stands_there() -> None:
-    """Batches of several partitions, between records that are none: the end that is read once does not hide them."""
-    made = [ENCODER.encode([f"e{n}"], [b"0.5"], [None], [("events", n // 3)], [n], [n % 2], "scored", 9)[0] for n in range(12)]
-    found = places(packed([*made, made[0][:-1], made[0] + b"}", b""]), np.arange(15))
-    assert found is not None
-    firsts, offsets = found
+def test_records_of_scorers_are_certain_beside_invalid_ones() -> None:
+    """Batches of several partitions beside invalid records: the end, which is read once, does not hide them."""
+    records = [
+        ENCODER.encode([f"e{n}"], [b"0.5"], [None], [("events", n // 3)], [n], [n % 2], "scored", 9)[0] for n in range(12)
+    ]
+    result = places(packed([*records, records[0][:-1], records[0] + b"}", b""]), np.arange(15))
+    assert result is not None
+    firsts, offsets = result
     assert firsts.tolist() == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9, 9, 9, *[UNCERTAIN_PLACE] * 3]
     assert offsets[:12].tolist() == list(range(12))
 
 
-def test_more_places_than_the_native_part_remembers_are_found_all_the_same() -> None:
+def test_more_places_than_the_native_reader_remembers_are_read() -> None:
     values = [ENCODER.encode(["e"], [b"0.5"], [None], [("events", n % 99)], [n], [1], "scored", 9)[0] for n in range(300)]
-    found = lanes(packed(values), range(300))
-    assert isinstance(found, dict)
-    assert found == lanes(values, range(300))
-    assert len(found) == 99
+    by_partition = lanes(packed(values), range(300))
+    assert isinstance(by_partition, dict)
+    assert by_partition == lanes(values, range(300))
+    assert len(by_partition) == 99

@@ -1,4 +1,4 @@
-"""Batches and records as columns change nothing: what comes of a batch is the same records that its lists make."""
+"""A batch of columns becomes the same records as the batch of lists."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ CARRY = CarriedField.read("id"), CarriedField.read({"path": "a", "type": "double
 
 
 class Model:
-    """A loaded model whose answers follow from its one field; the fields of `carry` come with the events."""
+    """A loaded model that computes its answers from its one field; events have the fields of `carry`."""
 
     decoder: Decoder
 
@@ -94,7 +94,7 @@ class Model:
         wide = rows.reshape(len(x), 3, 1)
         with np.errstate(over="ignore"):
             square = x * x
-        more = {"classes": (x > 0).astype(np.int64), "words": np.array([f"{one:g}, é" for one in x], object)}
+        more = {"classes": (x > 0).astype(np.int64), "words": np.array([f"{number:g}, é" for number in x], object)}
         return Scores(self.signature, {"y": square, "rows": rows, "wide": wide, **more})
 
 
@@ -118,7 +118,7 @@ header_names = st.lists(st.sampled_from(["ce_id", "deadline", "x-origin", "x-cop
 
 @st.composite
 def uniform(draw: st.DrawFn, count: int) -> list[Headers]:
-    """Headers of the same names in every event, mostly of values that say nothing unusual."""
+    """Draw headers with the same names in every event, mostly with usual values."""
     names, odd = draw(header_names), draw(st.booleans())
     usual = {"deadline": b"100", "ce_id": b"e-7"}
     each: list[Headers] = [
@@ -128,10 +128,10 @@ def uniform(draw: st.DrawFn, count: int) -> list[Headers]:
 
 
 def mixed(count: int) -> st.SearchStrategy[list[Headers]]:
-    one: st.SearchStrategy[Headers] = st.lists(
+    headers: st.SearchStrategy[Headers] = st.lists(
         st.tuples(st.sampled_from(["ce_id", "deadline", "other"]), header_values), max_size=3
-    ).map(lambda own: own or None)
-    return st.lists(one, min_size=count, max_size=count)
+    ).map(lambda pairs: pairs or None)
+    return st.lists(headers, min_size=count, max_size=count)
 
 
 @st.composite
@@ -142,16 +142,16 @@ def batches_drawn(draw: st.DrawFn) -> "tuple[Batch, ColumnarBatch]":
 
 
 def header_columns(headers: list[Headers]) -> HeaderColumns | None:
-    every = [pair for own in headers for pair in own or []]
-    values = texts([value if value is None else bytes(value) for _, value in every])  # type: ignore[arg-type]
-    counts = np.array([len(own or []) for own in headers], np.int64)
-    return HeaderColumns(counts, texts([name.encode() for name, _ in every]), values) if every else None
+    all_pairs = [pair for pairs in headers for pair in pairs or []]
+    values = texts([value if value is None else bytes(value) for _, value in all_pairs])  # type: ignore[arg-type]
+    counts = np.array([len(pairs or []) for pairs in headers], np.int64)
+    return HeaderColumns(counts, texts([name.encode() for name, _ in all_pairs]), values) if all_pairs else None
 
 
 def batches(
     drawn: list[tuple[bytes | None, bytes | None, tuple[str, int], int]], headers: list[Headers]
 ) -> tuple[Batch, ColumnarBatch]:
-    """The same events as lists and as columns."""
+    """Return the same events as lists and as columns."""
     payloads, keys, places, times = (list(column) for column in zip(*drawn, strict=True))
     count = len(drawn)
     topics, partitions = ([place[part] for place in places] for part in (0, 1))
@@ -186,35 +186,35 @@ def scored(batch: Batch, model: Model, room: int, arms: Arms | None = None, **ou
 
 
 @given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans(), st.booleans())
-def test_columns_become_the_records_that_lists_become(
+def test_columns_and_lists_become_the_same_records(
     drawn: tuple[Batch, ColumnarBatch], output: str, id_field: str | None, scans: bool, carries: bool
 ) -> None:
     listed, columns = drawn
     model = Model(OUTPUTS[output], id_field, scans=scans, carry=CARRY if carries else ())
     for room in (ROOM, 1_400):
-        wanted, found = scored(listed, model, room), scored(columns, model, room)
-        assert list(found.records) == list(wanted.records)
-        assert (+found.outcomes, +found.reasons, found.expired) == (+wanted.outcomes, +wanted.reasons, wanted.expired)
-        assert found.editable().slots == wanted.slots
+        expected, result = scored(listed, model, room), scored(columns, model, room)
+        assert list(result.records) == list(expected.records)
+        assert (+result.outcomes, +result.reasons, result.expired) == (+expected.outcomes, +expected.reasons, expected.expired)
+        assert result.editable().slots == expected.slots
 
 
 @given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans(), st.integers(0, 2**30))
-def test_columns_of_two_versions_become_the_records_that_lists_become(
+def test_columns_and_lists_of_two_versions_become_the_same_records(
     drawn: tuple[Batch, ColumnarBatch], output: str, id_field: str | None, carries: bool, keys: int
 ) -> None:
     listed, columns = drawn
     model, candidate = (Model(OUTPUTS[output], id_field, carry=CARRY if carries else ()) for _ in range(2))
     candidate.factor = 3.0
     arms = Arms(np.array([bool(keys >> row & 1) for row in range(len(listed))]), servable_of(candidate, "canary"), alike=True)
-    wanted, found = scored(listed, model, ROOM, arms), scored(columns, model, ROOM, arms)
-    assert list(found.records) == list(wanted.records)
+    expected, result = scored(listed, model, ROOM, arms), scored(columns, model, ROOM, arms)
+    assert list(result.records) == list(expected.records)
     for name in ("requested", "failed", "fallbacks", "expired"):
-        assert getattr(found, name) == getattr(wanted, name)
-    assert (+found.outcomes, +found.reasons) == (+wanted.outcomes, +wanted.reasons)
+        assert getattr(result, name) == getattr(expected, name)
+    assert (+result.outcomes, +result.reasons) == (+expected.outcomes, +expected.reasons)
 
 
-class Together:
-    """Another decoder, whose events' ids are taken together where they are plain."""
+class ColumnOfIds:
+    """A decoder that returns the ids of another one as one column if they are plain."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
@@ -229,24 +229,24 @@ class Together:
 
 
 @given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)))
-def test_ids_that_are_taken_together_change_nothing(drawn: tuple[Batch, ColumnarBatch], output: str) -> None:
+def test_a_column_of_ids_and_a_list_of_ids_become_the_same_records(drawn: tuple[Batch, ColumnarBatch], output: str) -> None:
     listed, columns = drawn
-    model, together = (Model(OUTPUTS[output], "id") for _ in range(2))
-    together.decoder = Together(together.decoder)
-    assert list(scored(columns, together, ROOM).records) == list(scored(listed, model, ROOM).records)
+    model, joining = (Model(OUTPUTS[output], "id") for _ in range(2))
+    joining.decoder = ColumnOfIds(joining.decoder)
+    assert list(scored(columns, joining, ROOM).records) == list(scored(listed, model, ROOM).records)
 
 
 def test_a_plain_batch_of_two_versions_is_packed() -> None:
     event = json.dumps({"a": 1.5, "id": "e"}).encode()
     _, columns = batches([(event, None, PLACES[row % 3], 5) for row in range(4)], [None] * 4)
     model = Model(OUTPUTS["decision"], "id")
-    found = scored(columns, model, ROOM, Arms(np.arange(4) % 2 == 0, servable_of(model, "canary"), alike=True))
-    assert found.packed is not None
-    assert [json.loads(record[1] or b"")["arm"] for record in found.records] == ["canary", "champion"] * 2
+    result = scored(columns, model, ROOM, Arms(np.arange(4) % 2 == 0, servable_of(model, "canary"), alike=True))
+    assert result.packed is not None
+    assert [json.loads(record[1] or b"")["arm"] for record in result.records] == ["canary", "champion"] * 2
 
 
 @given(batches_drawn())
-def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: tuple[Batch, ColumnarBatch]) -> None:
+def test_a_batch_of_columns_has_the_same_lists(drawn: tuple[Batch, ColumnarBatch]) -> None:
     listed, columns = drawn
     for name in ("topics", "partitions", "offsets", "keys", "timestamps", "headers", "places", "last", "reached"):
         assert getattr(columns, name) == getattr(listed, name)
@@ -263,11 +263,11 @@ def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: tuple[Batch, Colum
 def test_rows_of_float32_are_read_from_one_buffer_as_from_many(values: list[bytes | None]) -> None:
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]
     decoder = Float32Decoder(parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}})), 100)
-    wanted, found = decoder.decode(values), decoder.decode(texts(values))
-    assert found.rows == wanted.rows
-    assert found.tensors["x"].tobytes() == wanted.tensors["x"].tobytes()
-    assert {row: str(poison) for row, poison in found.rejected.items()} == {
-        row: str(poison) for row, poison in wanted.rejected.items()
+    expected, decoded = decoder.decode(values), decoder.decode(texts(values))
+    assert decoded.rows == expected.rows
+    assert decoded.tensors["x"].tobytes() == expected.tensors["x"].tobytes()
+    assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
+        row: str(poison) for row, poison in expected.rejected.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""What signatures may say, in pairs: lengths that vary, one event at a time, places of a record, answers, carried fields."""
+"""Pairs of signature features: varying lengths, one event at a time, places of a record, answers, carried fields."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ ARGMAX: dict[str, Any] = {"output": {"tensor": "y"}, "labels": LABELS, "decision
 NESTED: dict[str, Any] = {"output": {"tensor": "z", "shape": [3, 1]}}
 
 
-def three(path: Path, *, alone: bool) -> None:
+def save_three_scores(path: Path, *, alone: bool) -> None:
     """y (B, 3) = 0, gain and twice the gain, plus the sum of x (B, S); z is y as (B, 3, 1). `alone`: all without B."""
     batch: tuple[str, ...] = () if alone else ("B",)
     last = [] if alone else [helper.make_node("Unsqueeze", ["gain", "axis"], ["g"])]
@@ -54,22 +54,22 @@ def three(path: Path, *, alone: bool) -> None:
     models.save(nodes, inputs, outputs, path, [*constants, models.constant("steps", [0, 1, 2])])
 
 
-def made(folder: Path, answer: Mapping[str, Any], *, alone: bool, **values: Any) -> LoadedModel:
+def load_version(folder: Path, answer: Mapping[str, Any], *, alone: bool, **values: Any) -> LoadedModel:
     batch = ALONE if alone else {}
     document = {"inputs": [X | batch, GAIN | batch], **answer}
-    models.package(folder, lambda path: three(path, alone=alone), document)
+    models.package(folder, lambda path: save_three_scores(path, alone=alone), document)
     assert prepare(folder).package.signature == parse_signature(json.dumps(document))
-    found = package.read(folder, name="pairs", version="1", digest=f"sha256:{'1':0>64}")
-    return loader(minimal(batching={"max_events": 8}, **values))(found)
+    version = package.read(folder, name="pairs", version="1", digest=f"sha256:{'1':0>64}")
+    return loader(minimal(batching={"max_events": 8}, **values))(version)
 
 
 def parts(gains: list[bytes | None]) -> ListedMetadata:
-    return ListedMetadata([None] * len(gains), [1] * len(gains), [None if one is None else [("gain", one)] for one in gains])
+    return ListedMetadata([None] * len(gains), [1] * len(gains), [None if gain is None else [("gain", gain)] for gain in gains])
 
 
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize(
-    ("answer", "wanted", "decisions"),
+    ("answer", "expected", "decisions"),
     [
         (TOP, [[("high", 5.0), ("middle", 4.0)], [("low", 6.0), ("middle", 5.0)]], [None] * 2),
         (ARGMAX, [[3.0, 4.0, 5.0], [6.0, 5.0, 4.0]], ["high", "low"]),
@@ -78,9 +78,9 @@ def parts(gains: list[bytes | None]) -> ListedMetadata:
     ids=["top", "argmax", "nested"],
 )
 def test_answers_of_lengths_that_vary_and_of_one_event_at_a_time(
-    tmp_path: Path, answer: dict[str, Any], wanted: list[Any], decisions: list[Any], alone: bool
+    tmp_path: Path, answer: dict[str, Any], expected: list[Any], decisions: list[Any], alone: bool
 ) -> None:
-    model = made(tmp_path / "pairs", answer, alone=alone, output={"carry": ["x[0]", "word"]})
+    model = load_version(tmp_path / "pairs", answer, alone=alone, output={"carry": ["x[0]", "word"]})
     values = [b'{"x": [1, 2], "word": "w"}', b'{"x": [1, 2, 3]}', b'{"x": []}', b'{"x": "?"}']
     decoded = model.decoder.decode(values, parts([b"1", b"-1", None, b"1"]))
     assert decoded.rows == [0, 1]
@@ -91,8 +91,8 @@ def test_answers_of_lengths_that_vary_and_of_one_event_at_a_time(
     assert [list(row) for row in decoded.carried or ()] == [[1, "w"], [1, None]]
     scores = model.score(decoded.tensors)
     if answer is TOP and decisions == [None] * 2:
-        wanted = [[{"label": label, "score": score} for label, score in row] for row in wanted]
-    assert [json.loads(score) for score in scores.encoded()] == wanted
+        expected = [[{"label": label, "score": score} for label, score in row] for row in expected]
+    assert [json.loads(score) for score in scores.encoded()] == expected
     if answer is not TOP:
         assert scores.decisions() == decisions
 
@@ -107,7 +107,7 @@ LENGTH = {"tensor": "n", "dtype": "int64", "length_of": "b"}
 some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
+def test_a_length_of_the_value_is_compared_with_one_of_the_key() -> None:
     signature = parse_signature(json.dumps({**TOP, "inputs": [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES]}))
     decoder = decoder_factory.create_decoder(minimal(), signature)
     keys = [b"\1\0\2\0", b"\1\0", b"\1\0\2"]
@@ -130,15 +130,15 @@ def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
         max_size=6,
     )
 )
-def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, bytes | None, bytes | None]]) -> None:
+def test_any_record_is_decoded_or_rejected(events: list[tuple[bytes, bytes | None, bytes | None]]) -> None:
     shared = [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES, LENGTH]
     for inputs in ([GAIN, BYTES], shared, [X | {"axis": "x"}, BYTES | {"axis": "b"}, GAIN, LENGTH]):
         signature = parse_signature(json.dumps({**TOP, "inputs": inputs}))
         assert parse_signature(signature.to_json()) == signature
         decoder = decoder_factory.create_decoder(minimal(output={"carry": ["x[0]"]}), signature)
         values, keys, gains = ([event[at] for event in events] for at in range(3))
-        headers: list[Headers] = [None if one is None else [("gain", one)] for one in gains]
-        decoded = decoder.decode([one or b"" for one in values], ListedMetadata(keys, [1] * len(events), headers))
+        headers: list[Headers] = [None if gain is None else [("gain", gain)] for gain in gains]
+        decoded = decoder.decode([value or b"" for value in values], ListedMetadata(keys, [1] * len(events), headers))
         assert sorted([*decoded.rows, *decoded.rejected]) == list(range(len(events)))
         assert all(len(tensor) == len(decoded.rows) for tensor in decoded.tensors.values())
 
@@ -146,8 +146,8 @@ def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, b
 def test_examples_of_a_signature_are_events_of_it() -> None:
     signature = parse_signature(json.dumps({**TOP, "inputs": [X | {"axis": "x"}, BYTES, GAIN, LENGTH]}))
     event = example_event(signature)
-    written = create_example_record(signature, event)
-    assert len(base64.b64decode(event["b"])) == len(written.key or b"") == 8
-    found = ListedMetadata([written.key], [written.time], [written.headers])
-    decoded = decoder_factory.create_decoder(minimal(), signature).decode([written.value], found)
+    record = create_example_record(signature, event)
+    assert len(base64.b64decode(event["b"])) == len(record.key or b"") == 8
+    metadata = ListedMetadata([record.key], [record.time], [record.headers])
+    decoded = decoder_factory.create_decoder(minimal(), signature).decode([record.value], metadata)
     assert (decoded.rows, decoded.rejected) == ([0], {})

@@ -1,4 +1,4 @@
-"""Tensors of any shape, from an event's bytes to the model's numbers: as ONNX Runtime gives them, called directly."""
+"""Tensors of any shape, from an event's bytes to the model's numbers, compared with direct calls of ONNX Runtime."""
 
 import json
 from collections.abc import Sequence
@@ -79,16 +79,16 @@ def cast(path: Path, kind: int, *shape: int) -> None:
 
 
 def opened(folder: Path, inputs: Sequence[Any], buckets: tuple[int, ...] = ()) -> Model:
-    """The model of a folder that has its `model.onnx` already."""
+    """Open the model of a folder that already contains its `model.onnx`."""
     (folder / "signature.json").write_text(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-    found = package.read(folder, name="shaped", version="1", digest=f"sha256:{'1':0>64}")
-    return select.backend_for(ModelSettings(source="oci:.", buckets=list(buckets))).open(found)
+    version = package.read(folder, name="shaped", version="1", digest=f"sha256:{'1':0>64}")
+    return select.backend_for(ModelSettings(source="oci:.", buckets=list(buckets))).open(version)
 
 
 def directly(folder: Path, tensors: dict[str, NDArray[Any]]) -> NDArray[Any]:
     session = ort.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
-    (found,) = session.run(["y"], tensors)
-    return np.asarray(found)
+    (output,) = session.run(["y"], tensors)
+    return np.asarray(output)
 
 
 def images(count: int = 7) -> NDArray[np.float32]:
@@ -123,7 +123,7 @@ def test_a_convolution_over_images_in_json(tmp_path: Path, format_: str, buckets
     model = opened(tmp_path, [IMAGE], buckets)
     decoder, event = FORMATS[format_]
     x = images()
-    decoded = decoder(model.signature()).decode([json.dumps(event(at, one)).encode() for at, one in enumerate(x)])
+    decoded = decoder(model.signature()).decode([json.dumps(event(at, image)).encode() for at, image in enumerate(x)])
     assert (decoded.rows, decoded.rejected) == (list(range(len(x))), {})
     y = model.run(decoded.tensors)["y"]
     np.testing.assert_allclose(y, directly(tmp_path, {"x": x}), atol=1e-5)
@@ -133,7 +133,7 @@ def test_a_convolution_over_images_in_json(tmp_path: Path, format_: str, buckets
 def test_a_convolution_over_rows_of_float32(tmp_path: Path, buckets: tuple[int, ...]) -> None:
     convolution(tmp_path / "model.onnx")
     model, x = opened(tmp_path, [IMAGE], buckets), images()
-    decoded = Float32Decoder(model.signature(), LARGEST).decode([one.tobytes() for one in x])
+    decoded = Float32Decoder(model.signature(), LARGEST).decode([image.tobytes() for image in x])
     np.testing.assert_allclose(model.run(decoded.tensors)["y"], directly(tmp_path, {"x": x}), atol=1e-5)
 
 
@@ -142,15 +142,15 @@ def test_constants_with_and_without_a_batch(tmp_path: Path, buckets: tuple[int, 
     stateful(tmp_path / "model.onnx")
     model, x = opened(tmp_path, STATEFUL, buckets), RNG.normal(size=(9, 3)).astype(np.float32)
     state, gain = np.array(STATE, np.float32), np.full(9, 0.25, np.float32)
-    wanted = directly(tmp_path, {"x": x, "rate": np.array(16000), "state": state, "gain": gain})
+    expected = directly(tmp_path, {"x": x, "rate": np.array(16000), "state": state, "gain": gain})
     decoders: dict[Any, list[bytes]] = {
         JsonDecoder: [json.dumps(dict(zip("abc", map(float, row), strict=True))).encode() for row in x],
         JsonArrayDecoder: [json.dumps(row.tolist()).encode() for row in x],
         Float32Decoder: [row.tobytes() for row in x],
     }
     for decoder, values in decoders.items():
-        found = decoder(model.signature(), *([None] if decoder is JsonDecoder else []), LARGEST).decode(values)
-        np.testing.assert_allclose(model.run(found.tensors)["y"], wanted, rtol=1e-6)
+        decoded = decoder(model.signature(), *([None] if decoder is JsonDecoder else []), LARGEST).decode(values)
+        np.testing.assert_allclose(model.run(decoded.tensors)["y"], expected, rtol=1e-6)
     assert model.run(neutral_rows(model.signature()))["y"].tolist() == [12.25]
 
 
@@ -185,7 +185,7 @@ def test_every_dtype_in_a_shape(tmp_path: Path, dtype: str, buckets: tuple[int, 
     cast(tmp_path / "model.onnx", kind, 2, 2)
     array = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": [{"name": "v", "array": True}]}
     scalars = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": ["a", "b", "c", "d"]}
-    wanted = directly(tmp_path, {"x": np.array(values, dtype).reshape(1, 2, 2)})
+    expected = directly(tmp_path, {"x": np.array(values, dtype).reshape(1, 2, 2)})
     events: list[tuple[Any, Any]] = [
         (array, {"v": values}),
         (array, {"v": [values[:2], values[2:]]}),
@@ -195,7 +195,7 @@ def test_every_dtype_in_a_shape(tmp_path: Path, dtype: str, buckets: tuple[int, 
         model = opened(tmp_path, [fed], buckets)
         decoded = JsonDecoder(model.signature(), None, LARGEST).decode([json.dumps(event).encode()])
         assert decoded.rejected == {}
-        assert model.run(decoded.tensors)["y"].tolist() == wanted.tolist()
+        assert model.run(decoded.tensors)["y"].tolist() == expected.tolist()
 
 
 def test_strings_in_a_shape(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_one_scalar_field_is_a_tensor_of_the_batch_alone(tmp_path: Path) -> None
 
 def test_a_shape_is_derived(tmp_path: Path) -> None:
     convolution(tmp_path / "model.onnx")
-    found = package.read(tmp_path, name="shaped", version="1", digest=f"sha256:{'1':0>64}")
-    model = select.backend_for(ModelSettings(source="oci:.")).open(found)
+    version = package.read(tmp_path, name="shaped", version="1", digest=f"sha256:{'1':0>64}")
+    model = select.backend_for(ModelSettings(source="oci:.")).open(version)
     x = images(1)
     decoded = JsonDecoder(model.signature(), None, LARGEST).decode([json.dumps({"x": x[0].tolist()}).encode()])
     np.testing.assert_allclose(model.run(decoded.tensors)["y"], directly(tmp_path, {"x": x}), atol=1e-5)
@@ -255,7 +255,7 @@ def test_another_shape_is_refused(tmp_path: Path, fed: dict[str, Any], message: 
 )
 def test_a_constant_of_another_shape_is_refused(tmp_path: Path, at: int, change: dict[str, Any], message: str) -> None:
     stateful(tmp_path / "model.onnx")
-    inputs = [one | change if place == at else one for place, one in enumerate(STATEFUL)]
+    inputs = [declared | change if place == at else declared for place, declared in enumerate(STATEFUL)]
     with pytest.raises(ModelRefused) as caught:
         opened(tmp_path, inputs)
     assert message in str(caught.value)

@@ -45,7 +45,7 @@ MIXED_AVRO = {"type": "record", "name": "E", "fields": [{"name": "a", "type": "f
 def body(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Decoder, Callable[[float, str], bytes]]:
-    """A decoder of MIXED, and what writes a value of it."""
+    """Return a decoder of MIXED and a function that writes its values."""
     folder, by_header = tmp_path_factory.mktemp("schemas"), {"id": "header:ce_id"}
     if request.param == "avro":
         encode = avro_encoder(MIXED_AVRO)
@@ -61,11 +61,11 @@ def body(
     return decoder_factory.create_decoder(configuration, MIXED), write
 
 
-def as_number(found: bytes | None, dtype: str) -> Any:
-    """What a text is as a number; None for none, an error where it is another thing."""
-    if found is None:
+def as_number(text: bytes | None, dtype: str) -> Any:
+    """Return the number that a text holds, or None; raise AssertionError if it holds something else."""
+    if text is None:
         return None
-    value = json.loads(found.decode())
+    value = json.loads(text.decode())
     if dtype == "bool" or value is None or (dtype == "float32" and isinstance(value, float) and math.isnan(value)):
         assert value is None or isinstance(value, bool | float)
         assert dtype != "bool" or not isinstance(value, float)
@@ -77,7 +77,7 @@ def as_number(found: bytes | None, dtype: str) -> Any:
 
 
 def expected(event: Mapping[str, Any]) -> dict[str, list[Any]] | None:
-    """The rows of an event; None where it is bad."""
+    """Return the rows of an event, or None if it is rejected."""
     try:
         store, late = as_number(event["store"], "float32"), as_number(event["late"], "float32")
         number, flag = as_number(event["number"], "int32"), as_number(event["flag"], "bool")
@@ -139,7 +139,7 @@ good = st.fixed_dictionaries(
 
 
 def batch_of(body: Callable[[float, str], bytes], events: Sequence[Mapping[str, Any]]) -> tuple[Batch, ...]:
-    """The records of events, as lists and as columns."""
+    """Return the records of events as lists and as columns."""
     names = ("store", "late", "word", "flag")
     headers: list[Headers] = [
         [("store", b"of old"), *((n, e[n]) for n in names if e[n] is not None or n == "word")] for e in events
@@ -157,22 +157,24 @@ def test_key_headers_and_time_mean_the_same_in_every_format(
 ) -> None:
     decoder, write = body
     listed, packed = batch_of(write, events)
-    found = decoder.decode(listed.values, BatchMetadata(listed, range(len(events))))
-    assert_same(decoder.decode(packed.values, BatchMetadata(packed, range(len(events)))), found, len(events))
+    decoded = decoder.decode(listed.values, BatchMetadata(listed, range(len(events))))
+    assert_same(decoder.decode(packed.values, BatchMetadata(packed, range(len(events)))), decoded, len(events))
     rows = [expected(event) for event in events]
-    assert found.rows == [at for at, row in enumerate(rows) if row is not None]
-    for name, tensor in found.tensors.items():
-        wanted = [row[name] for row in rows if row is not None]
-        assert tensor.shape == (len(wanted), {"x": 3, "s": 2}.get(name, 1))
-        np.testing.assert_array_equal(tensor, np.array(wanted, tensor.dtype).reshape(tensor.shape))
-    for row, poison in found.rejected.items():
-        travelled = pickle.loads(pickle.dumps(BatchMetadata(packed, [row]).listed()))  # as to the process that examines events
-        alone = decoder.decode([listed.values[row]], travelled)
+    assert decoded.rows == [at for at, row in enumerate(rows) if row is not None]
+    for name, tensor in decoded.tensors.items():
+        expected_rows = [row[name] for row in rows if row is not None]
+        assert tensor.shape == (len(expected_rows), {"x": 3, "s": 2}.get(name, 1))
+        np.testing.assert_array_equal(tensor, np.array(expected_rows, tensor.dtype).reshape(tensor.shape))
+    for row, poison in decoded.rejected.items():
+        transferred = pickle.loads(
+            pickle.dumps(BatchMetadata(packed, [row]).listed())
+        )  # as for the process that examines events
+        alone = decoder.decode([listed.values[row]], transferred)
         assert (alone.rejected[0].reason, str(alone.rejected[0])) == (poison.reason, str(poison))
         assert "field '" in str(poison) or "tensor '" in str(poison)
 
 
-def test_what_is_absent_is_told_by_name_and_place() -> None:
+def test_an_absent_field_is_rejected_with_its_name_and_place() -> None:
     decoder, value = decoder_factory.create_decoder(settings_of("json"), MIXED), b'{"a": 1, "b": "x"}'
     store: Headers = [("store", b"1")]
     parts = ListedMetadata([b"1", b"1", None, b"1.5", b"1"], [1, 1, 1, 1, 0], [None, [("store", b"x")], store, store, store])

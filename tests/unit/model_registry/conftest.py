@@ -111,8 +111,10 @@ def run(*arguments: str, code: int = 0, **environment: str) -> Result:
     """
     if arguments[0] not in RUN_MODELS or environment:
         return run_here(*arguments, code=code, **environment)
-    done = warm.run([command("model-registry"), *arguments])
-    result = Result(CliRunner(), done.stdout, done.stderr, done.stdout + done.stderr, None, done.returncode, None)
+    completed = warm.run([command("model-registry"), *arguments])
+    result = Result(
+        CliRunner(), completed.stdout, completed.stderr, completed.stdout + completed.stderr, None, completed.returncode, None
+    )
     assert result.exit_code == code, result.output
     return result
 
@@ -131,7 +133,7 @@ def answer(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def fields_of(shown: str) -> dict[str, list[str]]:
+def fields_of(output: str) -> dict[str, list[str]]:
     """Return the table of fields in the output of `inspect`: type, source and the value if absent, by the name of the field."""
-    rows = [re.split(r" {2,}", line.strip()) for line in shown.partition("if absent")[2].partition("\n\n")[0].splitlines()[1:]]
+    rows = [re.split(r" {2,}", line.strip()) for line in output.partition("if absent")[2].partition("\n\n")[0].splitlines()[1:]]
     return {name: columns for name, *columns in rows}

@@ -27,7 +27,7 @@ def trusted(*keys: PrivateKey, not_after: datetime | None = None) -> list[Truste
 
 
 class ApiStore(LayoutStore):
-    """A folder that lists referrers by looking into every manifest, as a registry with the referrers API does."""
+    """A folder that lists referrers by reading every manifest, as a registry with the referrers API does."""
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
         listed: list[Descriptor] = []
@@ -46,13 +46,13 @@ class ApiStore(LayoutStore):
 
 
 class LyingStore(ApiStore):
-    """A registry whose list of referrers is whatever `lies` says, and that has no list under a tag."""
+    """A registry that returns `lies` as its list of referrers and has no list under a tag."""
 
     def __init__(self, path: Path, lies: Iterable[Descriptor]) -> None:
         super().__init__(path)
         self._lies = list(lies)
 
-    def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - it does not care
+    def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - the list is the same for all digests
         return self._lies
 
     def resolve(self, tag: str) -> Descriptor:

@@ -1,4 +1,4 @@
-"""A channel that names several versions by role, as a later release may write it: no command of this one does."""
+"""A channel that names several versions by role, as a later release may write it; this release has no such command."""
 
 import io
 from collections.abc import Sequence
@@ -25,17 +25,18 @@ def build(parts: Sequence[tuple[Role, Descriptor]]) -> bytes:
     )
 
 
-def promote(store: Store, *wanted: tuple[str, str, int]) -> ChannelMove:
+def promote(store: Store, *assignments: tuple[str, str, int]) -> ChannelMove:
     """Move `prod` to versions by role and weight, the champion first."""
     parts = [
-        (Role(role, version, store.resolve(version).digest, weight), store.resolve(version)) for role, version, weight in wanted
+        (Role(role, version, store.resolve(version).digest, weight), store.resolve(version))
+        for role, version, weight in assignments
     ]
     target = store.push_manifest(build(parts))
     past = channel.history(store, "prod")
     digest, version = (past[-1].to_digest, past[-1].to_version) if past else (None, None)
     roles = tuple(role for role, _ in parts)
     move = ChannelMove(
-        "prod", len(past) + 1, "op@host", "", NOW.astimezone(UTC), digest, version, target.digest, wanted[0][1], roles
+        "prod", len(past) + 1, "op@host", "", NOW.astimezone(UTC), digest, version, target.digest, assignments[0][1], roles
     )
     store.push_blob(described(b"{}"), io.BytesIO(b"{}"))
     entry = store.push_manifest(history.encode(move, described(b"{}"), target))

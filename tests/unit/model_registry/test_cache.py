@@ -1,4 +1,4 @@
-"""The cache: checked on every use, mended where it can be, and enough to start with when the registry is gone."""
+"""The cache is verified on every use, repaired if possible, and sufficient for a start without the registry."""
 
 import os
 import shutil
@@ -42,14 +42,14 @@ def close(store: LayoutStore) -> None:
     shutil.rmtree(store._path)
 
 
-def test_what_was_fetched_is_there_without_the_registry(cache: Cache, store: LayoutStore, digest: str) -> None:
-    first = cache.fetch(store, digest)
+def test_a_fetched_version_is_available_without_the_registry(cache: Cache, store: LayoutStore, digest: str) -> None:
+    fetched = cache.fetch(store, digest)
     close(store)
-    assert cache.fetch(store, digest) == first
-    assert (first.name, first.version, first.digest) == ("flight-delay", "1.0.0", digest)
-    assert first.model_path.read_bytes() == b"weights"
-    assert first.signature is not None
-    assert len(first.golden) == 1
+    assert cache.fetch(store, digest) == fetched
+    assert (fetched.name, fetched.version, fetched.digest) == ("flight-delay", "1.0.0", digest)
+    assert fetched.model_path.read_bytes() == b"weights"
+    assert fetched.signature is not None
+    assert len(fetched.golden) == 1
 
 
 def _link(folder: Path) -> None:
@@ -84,7 +84,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_a_damaged_entry_is_never_used_and_fetched_again(cache: Cache, store: LayoutStore, digest: str, damage: str) -> None:
     DAMAGE[damage](cache.fetch(store, digest).folder)
     with pytest.raises(Unreachable):
-        cache.fetch(LayoutStore(store._path.with_name("gone")), digest)
+        cache.fetch(LayoutStore(store._path.with_name("absent")), digest)
     refetched = cache.fetch(store, digest)
     close(store)
     assert refetched.model_path.read_bytes() == b"weights"
@@ -104,7 +104,7 @@ def test_a_fetch_that_fails_leaves_nothing_behind(cache: Cache, store: LayoutSto
     assert cache.fetch(store, digest).version == "1.0.0"
 
 
-def test_fetches_that_died_half_way_are_made_good(cache: Cache, store: LayoutStore, digest: str, tmp_path: Path) -> None:
+def test_interrupted_fetches_are_repaired(cache: Cache, store: LayoutStore, digest: str, tmp_path: Path) -> None:
     for name in (digest.removeprefix("sha256:"), "0" * 64):
         (tmp_path / "cache" / "versions" / f"{name}.part" / "files").mkdir(parents=True)
         (tmp_path / "cache" / "versions" / f"{name}.part" / "files" / "model.onnx").write_bytes(b"wei")
@@ -113,7 +113,7 @@ def test_fetches_that_died_half_way_are_made_good(cache: Cache, store: LayoutSto
 
 
 def test_a_version_that_must_not_be_used_is_refused(cache: Cache, store: LayoutStore, digest: str, tmp_path: Path) -> None:
-    """Its bytes are what the manifest says, but the signature is none: another tool pushed it."""
+    """Its bytes match the manifest, but the signature is invalid: another tool pushed it."""
     put(store, b"{}")  # the config
     broken = put(store, b'{"inputs": []}')
     files = [
@@ -126,7 +126,7 @@ def test_a_version_that_must_not_be_used_is_refused(cache: Cache, store: LayoutS
     assert not list((tmp_path / "cache").rglob("model.onnx"))
 
 
-def test_what_is_no_digest_is_never_a_path_and_a_cache_that_cannot_be_written_says_so(
+def test_an_invalid_digest_is_no_path_and_a_cache_that_cannot_be_written_is_an_error(
     cache: Cache, store: LayoutStore, digest: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Corrupt):
@@ -136,7 +136,7 @@ def test_what_is_no_digest_is_never_a_path_and_a_cache_that_cannot_be_written_sa
         Cache(tmp_path / "file").fetch(store, digest)
 
 
-def test_several_processes_share_one(store: LayoutStore, digest: str, tmp_path: Path) -> None:
+def test_several_processes_share_a_cache(store: LayoutStore, digest: str, tmp_path: Path) -> None:
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         arguments = ([store] * PROCESSES, [tmp_path / "cache"] * PROCESSES, [digest] * PROCESSES)
         assert list(pool.map(_fetch_often, *arguments)) == [b"weights" * 10] * PROCESSES
@@ -158,14 +158,14 @@ def test_the_last_version_known_good(cache: Cache, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": "k", "digest": "sha256:x", "version": "1", "revision": 1}'])
-def test_a_damaged_memory_is_none(cache: Cache, tmp_path: Path, text: str) -> None:
+def test_a_damaged_resolution_is_ignored(cache: Cache, tmp_path: Path, text: str) -> None:
     cache.save_resolution("k", Resolution("sha256:" + "1" * 64, "1.0.0", 1))
     (path,) = (tmp_path / "cache" / "known").iterdir()
     path.write_text(text)
     assert cache.load_resolution("k") is None
 
 
-def test_by_default_it_is_in_the_user_s_cache(
+def test_the_default_cache_is_in_the_folder_of_the_user(
     store: LayoutStore, digest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -178,12 +178,12 @@ def test_a_cache_that_was_filled_beforehand_may_be_read_only(store: LayoutStore,
         for path in (*Path(folder).rglob("*"), Path(folder)):
             path.chmod(0o555 if path.is_dir() else 0o444)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            assert pool.submit(_fetch_as_nobody, Path(folder) / "cache", digest).result() == b"weights"
+            assert pool.submit(_fetch_without_root, Path(folder) / "cache", digest).result() == b"weights"
         for path in (Path(folder), *Path(folder).rglob("*")):
             path.chmod(0o755)
 
 
-def _fetch_as_nobody(root: Path, digest: str) -> bytes:
+def _fetch_without_root(root: Path, digest: str) -> bytes:
     if os.getuid() == 0:
-        os.setuid(65_534)  # to root nothing is read-only
+        os.setuid(65_534)  # root ignores read-only modes
     return Cache(root).fetch(LayoutStore(Path("/nowhere")), digest).model_path.read_bytes()

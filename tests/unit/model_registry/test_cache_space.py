@@ -1,4 +1,4 @@
-"""The cache and the room there is: what goes first, what never goes, and what a full disk leaves."""
+"""The space of the cache: the order of removals, the versions that are never removed, and a full disk."""
 
 import contextlib
 import random
@@ -31,7 +31,9 @@ def cached_digests(root: Path) -> set[str]:
     return {f"sha256:{path.name}" for path in (root / "versions").iterdir() if not path.suffix}
 
 
-def test_the_longest_unused_version_goes_first(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
+def test_the_least_recently_used_version_is_removed_first(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
     first, second, third, fourth = versions_of(store, make_package, 4)
     cache = Cache(tmp_path / "cache", max_bytes=320_000)
     for digest in (first, second, third, first):
@@ -41,7 +43,7 @@ def test_the_longest_unused_version_goes_first(store: LayoutStore, make_package:
     assert cached_digests(tmp_path / "cache") == {first, third, fourth}
 
 
-def test_a_version_in_use_stays_and_a_known_good_version_goes_last(
+def test_a_version_in_use_is_retained_and_a_known_good_version_is_removed_last(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:
     used, remembered, idle, new, newest = versions_of(store, make_package, 5)
@@ -82,7 +84,7 @@ def test_a_version_that_does_not_fit_beside_the_one_in_use_fits_after_its_releas
     assert cache.fetch(store, following).version == "1.0.0"
 
 
-def test_a_known_good_version_stays_where_its_removal_would_not_make_room(
+def test_a_known_good_version_is_retained_if_its_removal_would_not_make_room(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:
     served, remembered = versions_of(store, make_package, 2)
@@ -166,7 +168,7 @@ def test_a_disk_that_is_full_at_any_step_leaves_nothing_and_the_next_try_succeed
     )
     cache = Cache(tmp_path / "cache")
     cache.fetch(store, old)
-    for size in (0, 5, 50, 120, 300, 40_000):  # each file of a version fails at one of them
+    for size in (0, 5, 50, 120, 300, 40_000):  # each file of a version fails at one of these sizes
         with largest_file(size), pytest.raises(Unreachable):
             cache.fetch(store, new)
         assert cached_digests(tmp_path / "cache") == {old}

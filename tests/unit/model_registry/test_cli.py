@@ -1,4 +1,4 @@
-"""The model-registry command: what it prints where, and what it ends with."""
+"""The model-registry command: its output and exit codes."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 @pytest.fixture(scope="module")
 def two_versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Push two versions once for all tests of this file, because each push runs the model in a process of its own.
+    """Push two versions once for all tests of this file, because each push runs the model in a separate process.
 
     Returns:
         The folder of the registry, and the digests of the versions.
@@ -83,9 +83,9 @@ def test_inspect_lists_every_property_of_the_fields_of_a_version_and_of_a_folder
         {"name": "a", **common, "from": "header:a", "path": None, "required": True, "default": None},
         {"name": "customers.b", **common, "from": "table:customers", "path": "b", "required": False, "default": 2.0},
     ]
-    for shown in (answer("inspect", f"{REPO}:4.0.0"), answer("inspect", "v4")):
-        assert shown["fields"] == expected
-        assert [(output["name"], output["tensor"], output["index"]) for output in shown["outputs"]] == [("score", "p", 0)]
+    for document in (answer("inspect", f"{REPO}:4.0.0"), answer("inspect", "v4")):
+        assert document["fields"] == expected
+        assert [(output["name"], output["tensor"], output["index"]) for output in document["outputs"]] == [("score", "p", 0)]
     assert fields_of(run("inspect", "v4").stdout) == {
         "a": ["float32", "header:a", "required"],
         "customers.b": ["float32", "table:customers", "default 2.0"],
@@ -112,12 +112,12 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_inspect_shows_what_a_score_is(output: str, make_package: MakePackage) -> None:
+def test_inspect_shows_the_output_labels_and_decision(output: str, make_package: MakePackage) -> None:
     inputs = '"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]'
     make_package("v4", model=onnx_bytes(b"one"), signature=f"{{{inputs}, {output}}}", golden="")
     assert "no golden.jsonl" in run("push", "v4", f"{REPO}:4.0.0").stderr
-    shown = run("inspect", f"{REPO}:4.0.0").stdout.splitlines()
-    assert [line for line in shown if line.startswith(("output", "labels", "decision"))] == OUTPUTS[output]
+    lines = run("inspect", f"{REPO}:4.0.0").stdout.splitlines()
+    assert [line for line in lines if line.startswith(("output", "labels", "decision"))] == OUTPUTS[output]
 
 
 def test_pull(pushed: list[str], folder: Path) -> None:
@@ -127,7 +127,7 @@ def test_pull(pushed: list[str], folder: Path) -> None:
     assert (folder / "other" / "model.onnx").read_bytes() == onnx_bytes(b"one")
 
 
-def test_promote_says_from_to_and_revision(pushed: list[str]) -> None:
+def test_promote_prints_from_to_and_revision(pushed: list[str]) -> None:
     assert run("promote", REPO, "--to", "1.0.0").stdout == "prod: nothing -> 1.0.0 (revision 1)\n"
     moved = answer("promote", REPO, "--to", "2.0.0", "--reason", "better AUC")
     assert (moved["from"], moved["to"], moved["revision"]) == (*pushed, 2)
@@ -152,16 +152,16 @@ def test_shapes_and_constants_are_shown(folder: Path, make_package: MakePackage)
         golden = json.dumps({"event": {"image": np.ones(shape).tolist()}, "score": np.ones(shape).tolist(), "tolerance": 0})
         make_package(version, model=shaped(folder / "m.onnx", *shape), signature=signature, golden=golden + "\n")
         run("push", version, f"{REPO}:{version}")
-    shown = run("inspect", f"{REPO}:5.0.0").stdout
-    assert fields_of(shown)["image"] == ["float32[2, 4]", "event", "required"]
-    assert "rate: int64 (), always 16000" in shown
+    output = run("inspect", f"{REPO}:5.0.0").stdout
+    assert fields_of(output)["image"] == ["float32[2, 4]", "event", "required"]
+    assert "rate: int64 (), always 16000" in output
     document = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
     assert document["breaks"] == ["field image was float32[2, 4] and is float32[4, 2]"]
     assert "tensor x: float32 (B, 2, 4) -> float32 (B, 4, 2)" in document["signature"]
     assert "tensor rate: int64 (), always 16000 -> int64 (), always 8000" in document["signature"]
 
 
-def test_what_readers_of_scores_see_of_another_version(make_package: MakePackage) -> None:
+def test_differences_for_readers_of_scores_are_listed(make_package: MakePackage) -> None:
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]
     before = {"output": {"tensor": "p", "top": 1}, "labels": ["a", "b"]}
     after = {"output": {"tensor": "p", "shape": [2]}, "labels": ["a", "c"], "decision": None}
@@ -195,7 +195,7 @@ def test_history() -> None:
 
 
 def test_history_marks_a_move_that_the_channel_did_not_follow(folder: Path, pushed: list[str]) -> None:
-    """As one is left by a process that ended between the entry and the tag, or by a registry that keeps tags from moving."""
+    """Such a move remains after a process that ended between entry and tag, or in a registry that prevents moves of tags."""
     for version in ("1.0.0", "2.0.0"):
         run("promote", REPO, "--to", version)
     store = LayoutStore(folder / REPO.removeprefix("oci:"))
@@ -224,7 +224,7 @@ def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
 
 
 @pytest.mark.usefixtures("pushed")
-def test_inspect_tells_paths_and_what_moving_a_field_breaks(make_package: MakePackage) -> None:
+def test_inspect_shows_paths_and_the_breaks_of_a_moved_field(make_package: MakePackage) -> None:
     signature = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields":
      [{"name": "a", "path": "after.a"}, {"name": "c", "path": "b.c", "default": 0}]}], "output": {"tensor": "p"}}"""
     make_package("v3", model=onnx_bytes(b"one"), signature=signature, golden="")
@@ -259,7 +259,7 @@ def test_roles_rollback_and_status() -> None:
 
 
 @pytest.mark.usefixtures("pushed")
-def test_watch_prints_moves_until_enough_have_come() -> None:
+def test_watch_prints_the_requested_number_of_moves() -> None:
     run("promote", REPO, "--to", "1.0.0")
     run("promote", REPO, "--to", "2.0.0", "--reason", "better")
     result = run("watch", REPO, "--json", "--since", "0", "--count", "2")
@@ -278,8 +278,8 @@ def test_prune() -> None:
     assert "no terminal to confirm it on" in refused.stderr
     assert "--yes" in refused.stderr
     assert len(answer("list", REPO)["versions"]) == 2
-    done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0", "--yes")
-    assert done["freed"] > 0
+    deleted = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0", "--yes")
+    assert deleted["freed"] > 0
     assert [v["version"] for v in answer("list", REPO)["versions"]] == ["2.0.0"]
     assert run("prune", REPO).stdout == "deleted: 0 versions, 0 history entries; 0 bytes freed\n"
 

@@ -25,7 +25,7 @@ def installed(folder: Path, origin: str | None) -> Distribution:
         (None, "pip install 'scorestream[grpc,avro]'"),
     ],
 )
-def test_an_extra_is_installed_from_where_the_distribution_was(tmp_path: Path, origin: object, command: str) -> None:
+def test_an_extra_is_installed_from_the_source_of_the_distribution(tmp_path: Path, origin: object, command: str) -> None:
     text = None if origin is None else json.dumps(origin)
     assert command_for(installed(tmp_path, text), "grpc", "avro") == command
 

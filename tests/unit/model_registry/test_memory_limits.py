@@ -1,4 +1,4 @@
-"""What is free in a container, from the kernel's files; and a limit that fires as a failed allocation."""
+"""The free memory of a container, from the kernel's files, and a limit that fails an allocation."""
 
 import multiprocessing
 import os
@@ -68,23 +68,23 @@ def test_the_container_s_memory_is_that_of_the_tightest_group_or_of_the_machine(
     assert memory_limits.container_limit(tmp_path) == container.limit
 
 
-def _allocate(allowed: int, wanted: int) -> None:
-    memory_limits.limit_data(allowed)
+def _allocate(limit: int, size: int) -> None:
+    memory_limits.limit_data(limit)
     try:
-        bytearray(wanted)
+        bytearray(size)
     except MemoryError:
         os._exit(3)
     os._exit(0)
 
 
-@pytest.mark.parametrize(("wanted", "code"), [(10 << 20, 0), (100 << 20, 3)])
-def test_a_process_beyond_its_limit_cannot_allocate(wanted: int, code: int) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=_allocate, args=(50 << 20, wanted))
+@pytest.mark.parametrize(("size", "code"), [(10 << 20, 0), (100 << 20, 3)])
+def test_a_process_beyond_its_limit_cannot_allocate(size: int, code: int) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_allocate, args=(50 << 20, size))
     process.start()
     process.join()
     assert process.exitcode == code
 
 
-def test_the_resident_memory_of_a_process_is_read_and_of_none_is_nothing() -> None:
+def test_the_resident_memory_of_a_process_is_read_and_of_no_process_is_none() -> None:
     assert memory_limits.resident_bytes(os.getpid()) > 10 << 20
     assert memory_limits.resident_bytes(2**22 + 1) == 0

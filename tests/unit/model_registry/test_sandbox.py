@@ -14,7 +14,7 @@ from model_registry.errors import Refused
 from model_registry.sandbox import Sandbox, SandboxDied
 
 
-def deed(action: str) -> object:
+def perform_action(action: str) -> object:
     if action == "signal":
         os.kill(os.getpid(), signal.SIGSEGV)
     if action == "exit":
@@ -31,7 +31,7 @@ def deed(action: str) -> object:
 
 def child(pipe: Connection) -> None:
     sandbox.confine()
-    sandbox.serve(pipe, deed, (Refused,))
+    sandbox.serve(pipe, perform_action, (Refused,))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def child_sandbox() -> Sandbox:
     return Sandbox(multiprocessing.get_context("spawn"), child)
 
 
-def test_a_child_answers_and_raises_what_its_parent_knows_until_it_is_closed(child_sandbox: Sandbox) -> None:
+def test_a_child_answers_and_raises_errors_of_its_parent_until_it_is_closed(child_sandbox: Sandbox) -> None:
     assert child_sandbox.request("hello") == "hello"
     with pytest.raises(Refused, match="no") as refused:
         child_sandbox.request("refuse")
@@ -50,7 +50,7 @@ def test_a_child_answers_and_raises_what_its_parent_knows_until_it_is_closed(chi
 
 
 @pytest.mark.parametrize(("action", "message"), [("signal", "was ended by SIGSEGV"), ("exit", "ended with code 7")])
-def test_the_death_of_a_child_says_how_it_ended(child_sandbox: Sandbox, action: str, message: str) -> None:
+def test_the_error_of_a_dead_child_has_its_exit_status(child_sandbox: Sandbox, action: str, message: str) -> None:
     with pytest.raises(SandboxDied, match=message) as died:
         child_sandbox.request(action)
     assert died.value.in_time
@@ -61,7 +61,7 @@ def test_a_child_that_does_not_answer_prints_its_stacks_and_is_killed(capfd: pyt
     assert hanging.request("hello") == "hello"
     with pytest.raises(SandboxDied, match=r"did not answer within 0.2 s") as died:
         hanging.request("endless", seconds=0.2)
-    assert "in deed" in capfd.readouterr().err
+    assert "in perform_action" in capfd.readouterr().err
     assert not died.value.in_time
     assert not Path(f"/proc/{hanging.pid}").exists()
 
@@ -75,9 +75,9 @@ def test_an_error_of_the_wait_is_raised_while_the_child_works(child_sandbox: San
     child_sandbox.close()
 
 
-def test_work_apart_returns_raises_and_dies_as_an_error() -> None:
-    assert sandbox.run_apart(deed, "hello") == "hello"
+def test_work_in_another_process_returns_raises_and_dies_as_an_error() -> None:
+    assert sandbox.run_apart(perform_action, "hello") == "hello"
     with pytest.raises(Refused, match="no"):
-        sandbox.run_apart(deed, "refuse")
+        sandbox.run_apart(perform_action, "refuse")
     with pytest.raises(Refused, match=r"a process ended with code 3 when it loaded the model"):
         sandbox.run_apart(sys.exit, 3)

@@ -31,24 +31,22 @@ def into_closed_pipe(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
-def test_a_command_whose_reader_has_closed_the_pipe_is_interrupted_and_has_found_nothing(
-    configuration: Path, flags: tuple[str, ...]
-) -> None:
-    done = into_closed_pipe("scorer", "config", str(configuration), *flags)
-    assert (done.returncode, done.stderr) == (130, b"")
+def test_a_command_whose_reader_has_closed_the_pipe_exits_as_interrupted(configuration: Path, flags: tuple[str, ...]) -> None:
+    completed = into_closed_pipe("scorer", "config", str(configuration), *flags)
+    assert (completed.returncode, completed.stderr) == (130, b"")
 
 
-def test_so_is_one_of_the_registry(tmp_path: Path) -> None:
+def test_a_registry_command_whose_reader_has_closed_the_pipe_exits_as_interrupted(tmp_path: Path) -> None:
     reference = f"oci:{tmp_path}/registry/model:1.0.0"
     subprocess.run([command("model-registry"), "push", str(FOLDER), reference], check=True, capture_output=True)
-    done = into_closed_pipe("model-registry", "inspect", reference)
-    assert (done.returncode, done.stderr) == (130, b"")
+    completed = into_closed_pipe("model-registry", "inspect", reference)
+    assert (completed.returncode, completed.stderr) == (130, b"")
 
 
 def test_a_terminal_that_is_not_utf_8_gets_escaped_text() -> None:
     encoding = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [command("scorer"), "bench", str(FOLDER)], env=os.environ | encoding, capture_output=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert b"\\u2588" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert b"\\u2588" in completed.stdout

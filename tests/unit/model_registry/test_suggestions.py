@@ -21,7 +21,7 @@ from scorer.rollout.controller import plan
 from scorer.settings import load
 
 
-def test_the_nearest_name_is_asked_for_and_no_far_one() -> None:
+def test_a_near_name_is_suggested_and_no_distant_one() -> None:
     assert suggestions.question("flihgts", ["labels", "flights"]) == "did you mean 'flights'?"
     assert suggestions.question("flihgts", ["payments"]) == ""
 

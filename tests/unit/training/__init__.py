@@ -1,4 +1,4 @@
-"""Tests of the room deploy/training, whose package stands in deploy/: processes that they start find it there too."""
+"""Tests of the room deploy/training. Its package is in deploy/, also for the processes that the tests start."""
 
 import os
 import sys

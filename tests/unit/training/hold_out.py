@@ -1,4 +1,4 @@
-"""Hold-outs of simulated events: what came true of them, and versions that know it well or badly."""
+"""Hold-outs of simulated events: their outcomes, and versions that predict them well or badly."""
 
 import json
 from typing import Any
@@ -18,20 +18,20 @@ DIGESTS = {"champion": f"sha256:{'a' * 64}", "challenger": f"sha256:{'b' * 64}"}
 
 
 def rows(outcomes: NDArray[Any], time_ms: NDArray[np.int64], values: list[bytes] | None = None) -> LabelledRows:
-    """Events of one partition with these outcomes (B,) and times."""
+    """Return events of one partition with these outcomes (B,) and times."""
     count = len(outcomes)
     places = Places(("in",), np.zeros(count, np.int16), np.zeros(count, np.int32), np.arange(count), time_ms)
     return LabelledRows({}, outcomes.astype(TARGET.dtype), places, values or [b""] * count, target=TARGET)
 
 
 def feature_record(**inputs: Any) -> bytes:
-    """A record of the feature log with these inputs."""
+    """Return a record of the feature log with these inputs."""
     head = {"id": "e1", "source": {"topic": "in", "partition": 0, "offset": 7}, "event_ms": 1, "scored_ms": 2}
     return json.dumps({**head, "version": "v1", "digest": DIGESTS["champion"], "inputs": inputs}).encode()
 
 
 class HoldOut:
-    """So many events a day over some days, a quarter of them late."""
+    """Events over several days, with a given number each day; a quarter of them is late."""
 
     def __init__(self, days: int = 14, a_day: int = 4_000, seed: int = 1) -> None:
         self.random = np.random.default_rng(seed)
@@ -41,7 +41,7 @@ class HoldOut:
         self.hidden = self.random.normal(size=self.count) + 1.5 * self.true
 
     def scores(self, noise: float) -> NDArray[np.float64]:
-        """Probabilities of a version that sees the outcomes through so much noise."""
+        """Return the probabilities of a version that knows the outcomes with this noise."""
         observed = self.hidden + noise * self.random.normal(size=self.count)
         return np.asarray(1 / (1 + np.exp(2.2 - 1.5 * observed)))
 

@@ -1,4 +1,4 @@
-"""Small labelled rows to train on, of every kind of tensor that a recipe takes."""
+"""Small labelled rows for training, with every kind of tensor that a recipe supports."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ SIGNATURE = Signature(
 
 
 def rows(count: int, seed: int = 1, missing: float = 0.02) -> LabelledRows:
-    """Events whose outcome hangs on their delay, carrier and destination, and on chance; one an hour."""
+    """Return events, one an hour, whose outcome depends on their delay, carrier and destination, and on chance."""
     drawn = np.random.default_rng(seed)
     delay = drawn.normal(0, 20, count).astype(np.float32)
     carrier, to = drawn.integers(0, 9, count), drawn.integers(0, 30, count)

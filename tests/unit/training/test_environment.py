@@ -1,4 +1,4 @@
-"""What a run computes with: pins that win over what was set, and a digest that does not know the machine."""
+"""The environment of a run: pins that override existing settings, and a digest that does not depend on the machine."""
 
 import json
 import os
@@ -20,7 +20,7 @@ NAMES = st.sampled_from([*PINS, "PATH", "HOME"])
 
 
 @given(st.dictionaries(NAMES, st.text(max_size=3) | st.sampled_from(list(PINS.values()))))
-def test_pins_win_once_and_nothing_else_changes(environ: dict[str, str]) -> None:
+def test_pins_override_settings_and_nothing_else_changes(environ: dict[str, str]) -> None:
     pinned_variables = pinned(environ)
     assert (pinned_variables is None) == (PINS.items() <= environ.items())
     if pinned_variables is not None:
@@ -34,10 +34,10 @@ def test_pins_win_once_and_nothing_else_changes(environ: dict[str, str]) -> None
 @pytest.mark.parametrize("before", [{"OPENBLAS_CORETYPE": "SkylakeX", "PYTHONHASHSEED": "7"}, {}])
 def test_a_program_starts_again_with_pins_and_its_arguments(before: dict[str, str]) -> None:
     code = "from training.environment import pin; pin(); import json, os, sys; print(json.dumps([dict(os.environ), sys.argv]))"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, "a b", "--c"], env={**os.environ, **before}, capture_output=True, text=True, check=True
     )
-    environ, arguments = json.loads(done.stdout)
+    environ, arguments = json.loads(completed.stdout)
     assert PINS.items() <= environ.items()
     assert arguments[1:] == ["a b", "--c"]
 
@@ -73,7 +73,7 @@ def installed(folder: Path, name: str, version: str, record: str) -> metadata.Di
     return metadata.Distribution.at(dist_info)
 
 
-def test_machines_agree_where_the_same_wheels_are_installed(tmp_path: Path) -> None:
+def test_machines_with_the_same_wheels_have_the_same_digest(tmp_path: Path) -> None:
     lines = RECORD.splitlines(keepends=True)
     first_machine = [installed(tmp_path / "a", "numpy", "2.0", RECORD + NOISE), installed(tmp_path / "a", "b", "1", "")]
     second_machine = [
@@ -94,7 +94,7 @@ def test_another_version_file_or_name_is_another_environment(changed: Any, tmp_p
     )
 
 
-def test_sources_count_and_what_is_made_of_them_does_not(tmp_path: Path) -> None:
+def test_sources_count_and_files_built_from_them_do_not(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("1")
     before = sources(tmp_path)
     (tmp_path / "__pycache__").mkdir()
@@ -107,7 +107,7 @@ def test_sources_count_and_what_is_made_of_them_does_not(tmp_path: Path) -> None
 
 def test_the_digest_is_the_same_in_another_process() -> None:
     code = "from training.environment import digest; print(digest())"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         cwd="/",
         env={**os.environ, "PYTHONHASHSEED": "5"},
@@ -115,5 +115,5 @@ def test_the_digest_is_the_same_in_another_process() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == environment.digest()
+    assert completed.stdout.strip() == environment.digest()
     assert is_digest(environment.digest())

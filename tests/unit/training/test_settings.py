@@ -46,7 +46,7 @@ def test_durations_are_milliseconds_and_written_as_they_are_read() -> None:
     assert settings.written(90 * DAY_MS) == "90d"
 
 
-def test_settings_come_back_from_their_own_json(tmp_path: Path) -> None:
+def test_settings_are_read_back_from_their_json(tmp_path: Path) -> None:
     training, _ = load(write(tmp_path, {"labels": {"after": "90s"}, "snapshot": {"at_least": 3}}))
     assert TrainingSettings.model_validate(training.model_dump(mode="json")) == training
 
@@ -66,7 +66,7 @@ def test_paths_of_the_file_are_from_its_folder(tmp_path: Path) -> None:
     assert (training.publish.key_file, training.publish.rollout) == (tmp_path / "k.key", tmp_path / "plan.yaml")
 
 
-def test_flags_win_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_file(tmp_path: Path) -> None:
     assert load(write(tmp_path, {"labels": {"coverage": 0.1}}), ["labels.coverage=0.2"])[0].labels.coverage == 0.2
 
 
@@ -113,7 +113,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_value_is_told_with_its_name_and_the_way_out(stated: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_wrong_value_is_reported_with_its_name_and_the_remedy(stated: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = write(tmp_path, stated)
     with pytest.raises(Fatal) as raised:
         load(path)
@@ -127,7 +127,7 @@ def test_a_scorer_without_a_topic_of_labels_is_refused(tmp_path: Path) -> None:
     assert (raised.value.exit_code, "labels: {topic: NAME" in raised.value.hint) == (USAGE, True)
 
 
-def test_the_page_tells_every_setting_with_its_words_and_default() -> None:
+def test_the_page_has_every_setting_with_its_description_and_default() -> None:
     table = (ROOT / "deploy/training/settings.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", table, re.MULTILINE))
     documented: dict[str, tuple[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Channels: moves, revisions that only rise, and a history that no concurrent writer loses."""
+"""Channels: moves, rising revisions, and a history without losses by concurrent writers."""
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -29,7 +29,7 @@ def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     return push_versions(store, make_package, "1.0.0", "2.0.0")
 
 
-def test_a_move_stands_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
+def test_a_move_is_recorded_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
     first, second = promote(store, "1.0.0"), promote(store, "2.0.0", reason="better AUC: 0.91\nsays Zoë")
     assert first == ChannelMove("prod", 1, "op@host", "", NOW.astimezone(UTC), None, None, digests["1.0.0"], "1.0.0")
     assert second.from_digest == digests["1.0.0"]
@@ -47,7 +47,7 @@ def test_a_digest_names_its_version_and_is_no_channel(store: LayoutStore, digest
         channel.resolve(store, f"sha256:{'0' * 64}")
 
 
-def test_channels_have_histories_of_their_own(store: LayoutStore, digests: dict[str, str]) -> None:
+def test_channels_have_separate_histories(store: LayoutStore, digests: dict[str, str]) -> None:
     for name in ("prod", "canary", "prod.eu", "prod"):
         promote(store, "1.0.0", name)
     assert {name: channel.resolve(store, name).revision for name in ("prod", "canary", "prod.eu")} == {
@@ -98,16 +98,16 @@ def test_a_channel_moved_behind_its_history_is_refused(store: LayoutStore, diges
 
 
 @pytest.mark.usefixtures("digests")
-def test_a_history_tag_that_names_something_else_is_corrupt(store: LayoutStore) -> None:
+def test_a_history_tag_of_another_manifest_is_corrupt(store: LayoutStore) -> None:
     promote(store, "1.0.0")
     promote(store, "2.0.0")
-    for target in (put_manifest(store, "else"), store.resolve("1.0.0"), store.resolve("_h.prod.000001")):
+    for target in (put_manifest(store, "other"), store.resolve("1.0.0"), store.resolve("_h.prod.000001")):
         store.move_tags({"_h.prod.000002": target}, expect={})
         with pytest.raises(Corrupt, match=r"_h\.prod\.000002"):
             channel.history(store, "prod")
 
 
-def test_promotions_of_several_processes_all_stand_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
+def test_promotions_of_several_processes_are_all_recorded_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         promotions = [move for moves in pool.map(_promote_often, [store] * PROCESSES, range(PROCESSES)) for move in moves]
     moves = channel.history(store, "prod")
@@ -129,7 +129,7 @@ channel_names = st.from_regex(r"[a-z0-9][a-z0-9.]{0,12}", fullmatch=True)
 
 
 @given(channel_names, st.integers(1, 10**7), channel_names)
-def test_history_tags_are_told_apart(name: str, revision: int, other: str) -> None:
+def test_history_tags_of_different_channels_are_distinguished(name: str, revision: int, other: str) -> None:
     tag = tags.history_tag(name, revision)
     assert tags.revisions([tag], name) == [revision]
     assert tags.channels([tag]) == [name]
@@ -138,7 +138,7 @@ def test_history_tags_are_told_apart(name: str, revision: int, other: str) -> No
         assert tags.revisions([tag], other) == []
 
 
-class Silent(LayoutStore):
+class FailingTags(LayoutStore):
     """A store that raises `error`, if it is set, when its tags are listed."""
 
     error: RegistryError | None = None
@@ -149,41 +149,43 @@ class Silent(LayoutStore):
         return super().tags()
 
 
-def test_moves_come_in_order_through_silences_and_before_the_channel_is_there(
+def test_moves_are_observed_in_order_during_outages_and_before_the_channel_exists(
     store: LayoutStore, make_package: MakePackage
 ) -> None:
     push_versions(store, make_package, "1.0.0", "2.0.0")
-    silent, failures, rounds = Silent(store._path), [], iter(range(100))
+    observed_store = FailingTags(store._path)
+    failures: list[RegistryError | None] = []
+    rounds = iter(range(100))
 
-    def pause(failed: RegistryError | None) -> None:
-        failures.append(failed)
+    def pause(error: RegistryError | None) -> None:
+        failures.append(error)
         step = next(rounds)
-        silent.error = Unreachable("down") if step == 1 else None
-        if step in (1, 3):  # twice while nobody can see it, then once more
+        observed_store.error = Unreachable("down") if step == 1 else None
+        if step in (1, 3):  # twice during the outage, then once more
             for version in ("1.0.0", "2.0.0"):
                 promote(store, version)
 
-    observed = list(islice(channel.watch(silent, "prod", 0, pause), 4))
+    observed = list(islice(channel.watch(observed_store, "prod", 0, pause), 4))
     assert [move.revision for move in observed] == [1, 2, 3, 4]
-    assert [str(failed) for failed in failures if failed] == ["down"]
-    silent.error = Corrupt("broken")
+    assert [str(error) for error in failures if error] == ["down"]
+    observed_store.error = Corrupt("broken")
     with pytest.raises(Corrupt):
-        next(channel.watch(silent, "prod", 0, pause))
+        next(channel.watch(observed_store, "prod", 0, pause))
 
 
 def test_every_move_of_a_channel_repeats_the_id_of_its_history(store: LayoutStore, digests: dict[str, str]) -> None:
     first, second = promote(store, "1.0.0"), promote(store, "2.0.0")
-    back = channel.rollback(store, "prod", MoveRequest("op", "", NOW))
+    restored = channel.rollback(store, "prod", MoveRequest("op", "", NOW))
     assert first.history is not None
     assert {move.history for move in channel.history(store, "prod")} == {first.history}
-    assert {second.history, back.history, channel.resolve(store, "prod").history} == {first.history}
+    assert {second.history, restored.history, channel.resolve(store, "prod").history} == {first.history}
     assert promote(store, "1.0.0", "canary").history != first.history
     assert channel.resolve(store, digests["1.0.0"]).history == ""
 
 
 @pytest.mark.usefixtures("digests")
 def test_a_move_after_entries_without_an_id_continues_the_history_that_has_one(store: LayoutStore) -> None:
-    """A release that wrote no ids moved the channel before and after this one."""
+    """A release without ids moved the channel before and after this release."""
     roles_index.promote(store, (roles.CHAMPION, "1.0.0", 100))
     assert channel.resolve(store, "prod").history == ""
     moved = promote(store, "2.0.0")

@@ -1,4 +1,4 @@
-"""Copies of a repository: complete, repeatable, safe to interrupt, and never over a newer or another channel."""
+"""Copies of a repository are complete, repeatable and safe to interrupt, and never replace a newer or another channel."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ KEYS = trusted(ONE)
 
 @pytest.fixture
 def stocked(store: LayoutStore, make_package: MakePackage) -> LayoutStore:
-    """Two versions, the first with a signature and an attestation; `prod` was moved three times, `canary` once."""
+    """Store two versions, the first with a signature and an attestation; move `prod` three times and `canary` once."""
     digests = push_versions(store, make_package, "1.0.0", "2.0.0")
     signatures.sign(store, digests["1.0.0"], ONE, NOW, ["flight-delay:1.0.0"])
     attestation.attest(store, digests["1.0.0"], "https://example.com/report/v1", {"auc": 0.9}, ONE, NOW)
@@ -38,7 +38,7 @@ def stocked(store: LayoutStore, make_package: MakePackage) -> LayoutStore:
 
 @pytest.fixture
 def target(tmp_path: Path) -> LayoutStore:
-    """An empty repository of the same model."""
+    """Return an empty repository of the same model."""
     return LayoutStore(tmp_path / "other" / "flight-delay")
 
 
@@ -73,13 +73,13 @@ def test_a_copy_has_all_tags_histories_signatures_and_content(stocked: LayoutSto
     assert blobs - {path.name for path in (target._path / "blobs" / "sha256").iterdir()} == set()
 
 
-def test_a_second_copy_has_nothing_to_do(stocked: LayoutStore, target: LayoutStore) -> None:
+def test_a_second_copy_is_empty(stocked: LayoutStore, target: LayoutStore) -> None:
     copy(stocked, target)
     plan = copy_repository.plan_copy(stocked, target)
     assert (plan.is_empty, plan.blobs, plan.manifests) == (True, {}, {})
 
 
-def test_a_later_copy_transfers_only_what_is_new(stocked: LayoutStore, target: LayoutStore, make_package: MakePackage) -> None:
+def test_a_later_copy_transfers_only_new_content(stocked: LayoutStore, target: LayoutStore, make_package: MakePackage) -> None:
     copy(stocked, target)
     push_versions(stocked, make_package, "3.0.0")
     promote(stocked, "3.0.0")
@@ -149,11 +149,11 @@ def test_a_channel_that_names_a_canary_is_copied_with_both_versions(
 def test_a_channel_that_is_newer_at_the_destination_is_refused(stocked: LayoutStore, target: LayoutStore) -> None:
     copy(stocked, target)
     promote(target, "1.0.0")
-    before = named(target)
+    tags_before = named(target)
     with pytest.raises(Refused, match=r"'prod' is newer in .*: revision 4 instead of 3") as caught:
         copy(stocked, target)
     assert "copy in the other direction" in caught.value.hint
-    assert named(target) == before
+    assert named(target) == tags_before
     assert [copied.revision for copied in copy(target, stocked).channels] == [4]
 
 
@@ -211,7 +211,7 @@ def test_a_channel_and_a_version_of_the_same_name_are_refused(stocked: LayoutSto
         copy(*((target, stocked) if reverse else (stocked, target)))
 
 
-def test_content_that_only_the_destination_has_is_kept(
+def test_content_that_only_the_destination_has_is_not_deleted(
     stocked: LayoutStore, target: LayoutStore, make_package: MakePackage
 ) -> None:
     push_versions(target, make_package, "9.0.0")
@@ -229,10 +229,10 @@ def test_referrers_are_copied_between_stores_with_and_without_the_referrers_api(
     copy(stocked, api)
     assert not [tag for tag in api.tags() if tags.is_referrers(tag)]
     assert signatures.verify(api, digest, KEYS, NOW) == ["key-1"]
-    back = LayoutStore(tmp_path / "third" / "flight-delay")
-    copy(api, back)
-    assert signatures.verify(back, digest, KEYS, NOW) == ["key-1"]
-    assert copy_repository.plan_copy(api, back).is_empty
+    third = LayoutStore(tmp_path / "third" / "flight-delay")
+    copy(api, third)
+    assert signatures.verify(third, digest, KEYS, NOW) == ["key-1"]
+    assert copy_repository.plan_copy(api, third).is_empty
 
 
 def test_referrers_of_referrers_and_the_older_tags_of_signatures_are_copied(stocked: LayoutStore, target: LayoutStore) -> None:
@@ -250,11 +250,11 @@ def test_referrers_of_referrers_and_the_older_tags_of_signatures_are_copied(stoc
 
 def put_signatures(store: LayoutStore, *signed: bytes) -> Descriptor:
     """Write a manifest with signatures in the older format of cosign: a layer for each signature."""
-    layers = tuple(put(store, each) for each in signed)
+    layers = tuple(put(store, signature) for signature in signed)
     return store.push_manifest(manifest.build("application/x.test", put(store, b"{}"), layers, {}))
 
 
-def test_a_tag_with_further_signatures_at_the_destination_is_kept(stocked: LayoutStore, target: LayoutStore) -> None:
+def test_a_tag_with_further_signatures_at_the_destination_is_not_replaced(stocked: LayoutStore, target: LayoutStore) -> None:
     old = f"{referrers.fallback_tag(stocked.resolve('2.0.0').digest)}.sig"
     stocked.move_tags({old: put_signatures(stocked, b"first")}, expect={})
     copy(stocked, target)
@@ -272,17 +272,17 @@ def test_a_tag_with_further_signatures_at_the_destination_is_kept(stocked: Layou
     assert target.resolve(old).digest == complete.digest
 
 
-def test_a_listed_referrer_that_is_missing_is_reported_and_left_out(store: LayoutStore, target: LayoutStore) -> None:
-    lost = put_manifest(LayoutStore(target._path.parent / "elsewhere"), "lost")
-    source = LyingStore(store._path, [lost])
+def test_a_listed_referrer_that_is_missing_is_reported_and_omitted(store: LayoutStore, target: LayoutStore) -> None:
+    missing = put_manifest(LayoutStore(target._path.parent / "elsewhere"), "lost")
+    source = LyingStore(store._path, [missing])
     source.move_tags({"1.0.0": put_manifest(source, "one")}, expect={})
     plan = copy(source, target)
     assert target.tags() == ["1.0.0"]
     (message,) = plan.skipped
-    assert lost.digest in message
+    assert missing.digest in message
 
 
-class MovedMeanwhile(LayoutStore):
+class MovedDuringListing(LayoutStore):
     """A source whose channel is moved right after its tags were listed for the first time."""
 
     lists = 0
@@ -296,13 +296,13 @@ class MovedMeanwhile(LayoutStore):
 
 
 def test_a_source_that_is_in_use_is_copied_in_a_consistent_state(stocked: LayoutStore, target: LayoutStore) -> None:
-    copy(MovedMeanwhile(stocked._path), target)
+    copy(MovedDuringListing(stocked._path), target)
     assert channel.resolve(target, "prod").revision in (3, 4)
     copy(stocked, target)
     assert channel.resolve(target, "prod").revision == 4
 
 
-class MovedThere(LayoutStore):
+class MovedDuringCopy(LayoutStore):
     """A destination whose channel is moved between the plan of a copy and its last step."""
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
@@ -317,7 +317,7 @@ def test_a_channel_that_another_client_moves_during_the_copy_is_not_overwritten(
     copy(stocked, target)
     promote(stocked, "1.0.0")
     with pytest.raises(Conflict, match="was moved to revision 5"):
-        copy(stocked, MovedThere(target._path))
+        copy(stocked, MovedDuringCopy(target._path))
     assert channel.resolve(target, "prod").version == "2.0.0"
 
 

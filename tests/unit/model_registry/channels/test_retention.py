@@ -1,4 +1,4 @@
-"""Pruning: what channels, their last moves and signatures need stays, whatever else happens; the rest goes with its content."""
+"""Pruning retains the versions that channels, their last moves and signatures need, and deletes others with their content."""
 
 import os
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_v
 
 @pytest.fixture
 def versions(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
-    """1.0.0 to 5.0.0 by digest, each with content of its own; 1 to 4 have been in production, one after the other."""
+    """Push 1.0.0 to 5.0.0, each with different content, promote 1 to 4 one after the other, and return the digests."""
     snapshot = push_versions(store, make_package, *(f"{n}.0.0" for n in range(1, 6)))
     for version in list(snapshot)[:4]:
         promote(store, version)
@@ -44,7 +44,7 @@ def blobs(store: LayoutStore) -> list[Path]:
 
 
 def complete(store: Store) -> bool:
-    """Whether everything that a tag leads to is there, every byte of it."""
+    """Return whether all content that a tag refers to is stored completely."""
     for tag in store.tags():
         todo = [store.resolve(tag).digest]
         while todo:
@@ -57,12 +57,12 @@ def complete(store: Store) -> bool:
     return True
 
 
-def test_versions_behind_the_window_go_with_their_content(store: LayoutStore, versions: dict[str, str]) -> None:
-    before = sum(path.stat().st_size for path in blobs(store))
+def test_versions_behind_the_window_are_deleted_with_their_content(store: LayoutStore, versions: dict[str, str]) -> None:
+    size_before = sum(path.stat().st_size for path in blobs(store))
     freed = pruned(store, RetentionRules(revisions=2))
     assert store.tags() == ["3.0.0", "4.0.0", "5.0.0", "_h.prod.000003", "_h.prod.000004", "prod"]
     assert complete(store)
-    assert freed == before - sum(path.stat().st_size for path in blobs(store))
+    assert freed == size_before - sum(path.stat().st_size for path in blobs(store))
     assert not store.has_blob(versions["1.0.0"])
     assert channel.resolve(store, "prod").revision == 4
     assert channel.rollback(store, "prod", MoveRequest("", "", NOW)).to_version == "3.0.0"
@@ -70,7 +70,7 @@ def test_versions_behind_the_window_go_with_their_content(store: LayoutStore, ve
 
 
 @pytest.mark.usefixtures("versions")
-def test_what_is_kept_by_name_role_or_another_channel_stays(store: LayoutStore) -> None:
+def test_versions_with_a_matching_name_a_role_or_another_channel_are_retained(store: LayoutStore) -> None:
     promote(store, "1.0.0", "prod.eu")
     roles_index.promote(store, ("champion", "4.0.0", 90), ("canary", "5.0.0", 10), ("shadow", "2.0.0", 0))
     pruned(store, RetentionRules(revisions=1, unpromoted=True))
@@ -79,13 +79,13 @@ def test_what_is_kept_by_name_role_or_another_channel_stays(store: LayoutStore) 
     pruned(store, RetentionRules(revisions=1, patterns=["2.*"]))
     assert tags.versions(store.tags()) == ["1.0.0", "2.0.0", "4.0.0"]
     pruned(store, RetentionRules(revisions=1))
-    assert tags.versions(store.tags()) == ["1.0.0", "2.0.0", "4.0.0"], "what was never promoted, as far as is known, stays"
+    assert tags.versions(store.tags()) == ["1.0.0", "2.0.0", "4.0.0"], "a version without a known promotion is retained"
     pruned(store, RetentionRules(revisions=1, unpromoted=True))
     assert tags.versions(store.tags()) == ["1.0.0", "4.0.0"]
     assert complete(store)
 
 
-def test_signatures_stay_and_go_with_what_they_are_about(store: LayoutStore, versions: dict[str, str]) -> None:
+def test_signatures_are_retained_and_deleted_with_their_version(store: LayoutStore, versions: dict[str, str]) -> None:
     attached = {v: referrers.attach(store, versions[v], "application/x.signature", v.encode(), {}) for v in ("1.0.0", "4.0.0")}
     pruned(store, RetentionRules(revisions=1))
     assert [tag for tag in store.tags() if tags.is_referrers(tag)] == [referrers.fallback_tag(versions["4.0.0"])]
@@ -95,7 +95,7 @@ def test_signatures_stay_and_go_with_what_they_are_about(store: LayoutStore, ver
 
 
 @pytest.mark.usefixtures("versions")
-def test_young_content_stays_for_a_push_that_is_under_way(store: LayoutStore) -> None:
+def test_young_content_is_retained_for_a_push_in_flight(store: LayoutStore) -> None:
     count = len(blobs(store))
     assert pruned(store, RetentionRules(revisions=1), grace_seconds=3600) == 0
     assert len(blobs(store)) == count
@@ -106,8 +106,8 @@ def test_young_content_stays_for_a_push_that_is_under_way(store: LayoutStore) ->
     assert complete(store)
 
 
-def test_content_of_a_young_manifest_without_a_tag_stays(store: LayoutStore, versions: dict[str, str]) -> None:
-    """The last moment before a push moves its tag: all is stored, some of it long ago, as part of a version that goes."""
+def test_content_of_a_young_manifest_without_a_tag_is_retained(store: LayoutStore, versions: dict[str, str]) -> None:
+    """Before a push moves its tag, all content is stored, some of it earlier, as part of a version that is deleted."""
     data = store.manifest(versions["1.0.0"])
     for path in blobs(store):
         os.utime(path, (1, 1))
@@ -118,19 +118,19 @@ def test_content_of_a_young_manifest_without_a_tag_stays(store: LayoutStore, ver
 
 
 @pytest.mark.usefixtures("versions")
-def test_nothing_goes_where_a_tag_has_moved_since(store: LayoutStore) -> None:
+def test_nothing_is_deleted_after_a_tag_has_moved(store: LayoutStore) -> None:
     snapshot = retention.read_repository(store)
-    going = retention.manifests_to_delete(store, retention.plan_removal(snapshot, RetentionRules(revisions=1)))
+    deletions = retention.manifests_to_delete(store, retention.plan_removal(snapshot, RetentionRules(revisions=1)))
     promote(store, "1.0.0")
     with pytest.raises(Conflict, match="meanwhile"):
-        store.delete(going, expect=snapshot.tags, grace_seconds=0)
+        store.delete(deletions, expect=snapshot.tags, grace_seconds=0)
     assert "2.0.0" in store.tags()
     assert complete(store)
 
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 5), max_size=12), st.integers(1, 6), st.booleans())
-def test_the_channel_and_its_window_always_stay(promotions: Sequence[int], revisions: int, unpromoted: bool) -> None:
+def test_the_channel_and_its_window_are_always_retained(promotions: Sequence[int], revisions: int, unpromoted: bool) -> None:
     digests = {f"{n}.0.0": f"sha256:{n:064x}" for n in range(6)}
     moves = [
         ChannelMove("prod", at, "", "", NOW, None, None, digests[f"{n}.0.0"], f"{n}.0.0") for at, n in enumerate(promotions, 1)

@@ -1,4 +1,4 @@
-"""Channels of several versions: an index with roles and shares, written, read, gone back from, and refused where it is odd."""
+"""Channels of several versions: an index with roles and shares is written, read and rolled back, and refused if invalid."""
 
 from collections.abc import Callable, Mapping
 
@@ -42,15 +42,15 @@ def test_a_channel_of_roles_resolves_to_its_champion(store: LayoutStore, digests
     assert roles.format_roles(expected) == "champion 1.0.0 90 %, canary 2.0.0 10 %, shadow 3.0.0"
 
 
-def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutStore, digests: dict[str, str]) -> None:
+def test_a_shadow_accompanies_its_champion_until_the_next_move(store: LayoutStore, digests: dict[str, str]) -> None:
     promote(store, "1.0.0")
     move = channel.promote(store, "prod", "1.0.0", MoveRequest("op@host", "", NOW), shadow="2.0.0")
     expected = Role("champion", "1.0.0", digests["1.0.0"], 100), Role("shadow", "2.0.0", digests["2.0.0"], 0)
     assert move.roles == channel.resolve(store, "prod").roles == expected
     assert (roles.find_candidate(expected), roles.find_canary(expected)) == (expected[1], None)
     assert roles.format_roles(expected) == "champion 1.0.0 100 %, shadow 2.0.0"
-    three = roles_index.promote(store, ("shadow", "3.0.0", 0), ("canary", "2.0.0", 10), ("champion", "1.0.0", 90)).roles
-    assert roles.find_candidate(three) == roles.find_canary(three) == Role("canary", "2.0.0", digests["2.0.0"], 10)
+    three_roles = roles_index.promote(store, ("shadow", "3.0.0", 0), ("canary", "2.0.0", 10), ("champion", "1.0.0", 90)).roles
+    assert roles.find_candidate(three_roles) == roles.find_canary(three_roles) == Role("canary", "2.0.0", digests["2.0.0"], 10)
     restored = rollback(store)
     assert (restored.to_digest, restored.roles) == (digests["1.0.0"], ())
     with pytest.raises(Refused, match=r"2\.0\.0 cannot shadow itself"):
@@ -67,7 +67,7 @@ def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutSt
         lambda parts: [(Role("referee", r.version, r.digest, r.weight), d) for r, d in parts],
     ],
 )
-def test_an_index_with_odd_roles_is_corrupt(
+def test_an_index_with_invalid_roles_is_corrupt(
     store: LayoutStore, digests: dict[str, str], spoil: Callable[[list[object]], list[tuple[Role, object]]]
 ) -> None:
     parts: list[object] = [
@@ -78,12 +78,10 @@ def test_an_index_with_odd_roles_is_corrupt(
     store.move_tags({"odd": pushed}, expect={})
     with pytest.raises(Corrupt):
         channel.resolve(store, "odd")
-    assert roles.parse(an_index(store.resolve("1.0.0"))) == ()  # an index of something else
+    assert roles.parse(an_index(store.resolve("1.0.0"))) == ()  # an index without roles
 
 
-def test_rollback_goes_back_step_by_step_and_never_to_what_was_gone_back_from(
-    store: LayoutStore, digests: dict[str, str]
-) -> None:
+def test_rollback_returns_step_by_step_and_never_to_a_rolled_back_version(store: LayoutStore, digests: dict[str, str]) -> None:
     for version in VERSIONS:
         promote(store, version)
     assert (rollback(store).to_version, rollback(store).to_version) == ("2.0.0", "1.0.0")
@@ -96,7 +94,7 @@ def test_rollback_goes_back_step_by_step_and_never_to_what_was_gone_back_from(
         rollback(store, to_revision=9)
 
 
-def test_rollback_restores_the_champion_alone_and_steps_over_promotions_of_the_same(
+def test_rollback_restores_the_champion_alone_and_skips_promotions_of_the_same_version(
     store: LayoutStore, digests: dict[str, str]
 ) -> None:
     with pytest.raises(NotFound, match="no history"):
@@ -113,7 +111,7 @@ def test_rollback_restores_the_champion_alone_and_steps_over_promotions_of_the_s
 
 
 @pytest.mark.usefixtures("digests")
-def test_rollback_steps_over_a_move_whose_entry_was_written_and_whose_tag_was_not(store: LayoutStore) -> None:
+def test_rollback_skips_a_move_whose_entry_was_written_and_whose_tag_was_not(store: LayoutStore) -> None:
     promote(store, "1.0.0")
     second = promote(store, "2.0.0")
     promote(store, "3.0.0")
@@ -133,64 +131,64 @@ def test_a_move_that_is_not_as_expected_is_refused(store: LayoutStore, digests: 
 
 
 class Raced(LayoutStore):
-    """A store without compare-and-swap, in which somebody else writes right after us."""
+    """A store without compare-and-swap, in which another client writes right after this one."""
 
-    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+    concurrent_write: Callable[[], None] = staticmethod(lambda: None)
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         assert expect
         super().move_tags(to, expect={})
-        self.meanwhile()
+        self.concurrent_write()
 
 
-def test_a_lost_race_is_said(store: LayoutStore, digests: dict[str, str]) -> None:
+def test_a_lost_race_is_a_conflict(store: LayoutStore, digests: dict[str, str]) -> None:
     promote(store, "1.0.0")
     raced = Raced(store._path)
-    raced.meanwhile = lambda: store.move_tags({"prod": store.resolve("3.0.0")}, expect={})
+    raced.concurrent_write = lambda: store.move_tags({"prod": store.resolve("3.0.0")}, expect={})
     with pytest.raises(Conflict, match=r"at the same time: the move to 2\.0\.0 is lost"):
         promote(raced, "2.0.0")
-    raced.meanwhile = lambda: store.move_tags({"_h.prod.000003": store.resolve("_h.prod.000001")}, expect={})
+    raced.concurrent_write = lambda: store.move_tags({"_h.prod.000003": store.resolve("_h.prod.000001")}, expect={})
     with pytest.raises(Conflict, match="is lost"):
         promote(raced, "2.0.0")
     assert digests
 
 
 @pytest.mark.usefixtures("digests")
-def test_a_move_that_another_process_undid_is_a_conflict_and_one_that_shows_late_is_unreachable(store: LayoutStore) -> None:
+def test_a_move_that_another_process_reverted_is_a_conflict_and_a_delayed_one_is_unreachable(store: LayoutStore) -> None:
     promote(store, "1.0.0")
     raced = Raced(store._path)
-    late = Unreachable("the registry shows the old target")
+    outdated = Unreachable("the registry shows the old target")
 
-    def moved_back() -> None:
+    def move_back() -> None:
         promote(store, "1.0.0")
-        raise late
+        raise outdated
 
-    def replaced_entry() -> None:
+    def replace_entry() -> None:
         store.move_tags({"_h.prod.000005": store.resolve("_h.prod.000001"), "prod": store.resolve("1.0.0")}, expect={})
-        raise late
+        raise outdated
 
-    def delayed() -> None:
-        raise late
+    def delay() -> None:
+        raise outdated
 
-    raced.meanwhile = moved_back
+    raced.concurrent_write = move_back
     with pytest.raises(Conflict, match="another process moved the channel 'prod' back"):
         promote(raced, "2.0.0")
-    raced.meanwhile = delayed
+    raced.concurrent_write = delay
     with pytest.raises(Unreachable, match="shows the old target"):
         promote(raced, "2.0.0")
-    raced.meanwhile = replaced_entry
+    raced.concurrent_write = replace_entry
     with pytest.raises(Conflict, match="another process moved the channel 'prod' back"):
         promote(raced, "2.0.0")
 
 
-def test_a_later_move_that_knows_of_ours_is_no_lost_race(store: LayoutStore, digests: dict[str, str]) -> None:
+def test_a_later_move_based_on_this_one_is_no_lost_race(store: LayoutStore, digests: dict[str, str]) -> None:
     raced = Raced(store._path)
-    raced.meanwhile = lambda: (promote(store, "2.0.0"), None)[1]
+    raced.concurrent_write = lambda: (promote(store, "2.0.0"), None)[1]
     assert promote(raced, "1.0.0").revision == 1
     assert channel.resolve(store, "prod") == Resolution(digests["2.0.0"], "2.0.0", 2)
 
 
-def test_a_canary_is_written_raised_and_over_with_the_next_promotion_or_rollback(
+def test_a_canary_is_written_raised_and_ended_by_the_next_promotion_or_rollback(
     store: LayoutStore, digests: dict[str, str]
 ) -> None:
     with pytest.raises(Refused, match="no champion"):
@@ -215,12 +213,12 @@ def test_a_canary_is_written_raised_and_over_with_the_next_promotion_or_rollback
     assert rollback(store).to_version == "1.0.0"
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("5%", 5), ("5", 5), (" 25 % ", 25), ("99%", 99)])
-def test_a_share_is_read_as_people_write_it(text: str, wanted: int) -> None:
-    assert roles.parse_percent(text) == wanted
+@pytest.mark.parametrize(("text", "expected"), [("5%", 5), ("5", 5), (" 25 % ", 25), ("99%", 99)])
+def test_a_share_is_parsed_with_and_without_percent_sign(text: str, expected: int) -> None:
+    assert roles.parse_percent(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "%", "0", "100%", "0.5%", "-5", "5%%", "2.0.0=10", "\u0665", "9" * 5_000])
-def test_what_is_no_share_is_refused(text: str) -> None:
+def test_an_invalid_share_is_refused(text: str) -> None:
     with pytest.raises(BadReference, match="not a valid share of a canary"):
         roles.parse_percent(text)

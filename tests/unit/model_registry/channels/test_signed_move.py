@@ -1,4 +1,4 @@
-"""Signed moves of a channel: what a trusted key's signature covers, what is refused, and which revision is the highest."""
+"""Signed moves of a channel: the content that a signature covers, the refusals, and the highest accepted revision."""
 
 import io
 from dataclasses import replace
@@ -26,7 +26,7 @@ VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
 
 @pytest.fixture
 def stocked(store: LayoutStore, make_package: MakePackage) -> LayoutStore:
-    """Three versions; `prod` names the first, by a signed move."""
+    """Store three versions, and promote the first to `prod` by a signed move."""
     push_versions(store, make_package, *VERSIONS)
     promote(store, "1.0.0", key=ONE)
     return store
@@ -42,7 +42,7 @@ def check(admission: MoveAdmission, store: Store, name: str = "prod") -> str | N
     return admission.check(store, name, channel.resolve(store, name), NOW)
 
 
-def put_back(store: LayoutStore, revision: int, digest: str) -> None:
+def restore_tag(store: LayoutStore, revision: int, digest: str) -> None:
     """Point the channel at an earlier state and delete the entries after it, as a writer of the registry can."""
     for later in tags.revisions(store.tags(), "prod"):
         if later > revision:
@@ -53,7 +53,7 @@ def put_back(store: LayoutStore, revision: int, digest: str) -> None:
 
 
 def forge(store: LayoutStore, stated: ChannelMove, signed: ChannelMove, key: PrivateKey = TWO) -> None:
-    """Write an entry, with a statement about another move beside it, and point the channel where the entry says."""
+    """Write an entry, with a statement about another move beside it, and point the channel at the target of the entry."""
     statement = history.sign(signed, store.repository, key)
     layer, empty = (
         manifest.describe_content(bundle.MEDIA_TYPE, statement),
@@ -93,7 +93,7 @@ def test_a_copy_in_a_repository_of_the_same_name_is_accepted_and_of_another_is_n
                 check(gate(), copy)
 
 
-def test_an_unsigned_move_and_a_tag_without_a_history_are_refused_with_the_way_out(stocked: LayoutStore) -> None:
+def test_an_unsigned_move_and_a_tag_without_a_history_are_refused_with_the_remedy(stocked: LayoutStore) -> None:
     promote(stocked, "2.0.0")
     with pytest.raises(Refused, match=r"'prod' to 2\.0\.0 \(revision 2\) .*no signature") as refused:
         check(gate(), stocked)
@@ -128,17 +128,17 @@ def test_a_statement_about_another_move_proves_nothing(stocked: LayoutStore, for
         check(gate(), stocked)
 
 
-def test_an_earlier_state_that_is_put_back_is_refused_after_a_restart_too(stocked: LayoutStore, tmp_path: Path) -> None:
+def test_a_restored_earlier_state_is_refused_after_a_restart_too(stocked: LayoutStore, tmp_path: Path) -> None:
     first = stocked.resolve("prod").digest
     promote(stocked, "2.0.0", key=ONE)
     admission = gate(tmp_path)
     assert check(admission, stocked) == "key-1"
-    put_back(stocked, 1, first)
+    restore_tag(stocked, 1, first)
     for checker in (admission, gate(tmp_path)):
         with pytest.raises(Refused, match="names revision 1, and was at revision 2"):
             check(checker, stocked)
         checker.check_earlier(stocked, "prod", channel.resolve(stocked, "prod"), NOW)
-    assert check(gate(), stocked) == "key-1", "nothing is known of revision 2 where nothing was kept"
+    assert check(gate(), stocked) == "key-1", "without a stored revision, revision 2 is unknown"
 
 
 def test_two_moves_with_one_revision_are_not_exchanged(stocked: LayoutStore, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_two_moves_with_one_revision_are_not_exchanged(stocked: LayoutStore, tmp
         check(admission, stocked)
 
 
-def test_a_kept_revision_is_not_believed_unless_a_trusted_key_signed_it(stocked: LayoutStore, tmp_path: Path) -> None:
+def test_a_stored_revision_counts_only_with_the_signature_of_a_trusted_key(stocked: LayoutStore, tmp_path: Path) -> None:
     check(gate(tmp_path), stocked)
     (stored,) = tmp_path.glob("*.json")
     (signed,) = channel.history(stocked, "prod")
@@ -160,7 +160,7 @@ def test_a_kept_revision_is_not_believed_unless_a_trusted_key_signed_it(stocked:
         assert check(gate(tmp_path), stocked) == "key-1"
 
 
-def test_no_policy_and_a_policy_without_that_demand_accept_every_state(stocked: LayoutStore, tmp_path: Path) -> None:
+def test_no_policy_and_a_policy_without_signed_moves_accept_every_state(stocked: LayoutStore, tmp_path: Path) -> None:
     promote(stocked, "2.0.0")
     (tmp_path / "policy.yaml").write_text("signatures: optional\n")
     for path in (None, tmp_path / "policy.yaml"):
@@ -169,7 +169,7 @@ def test_no_policy_and_a_policy_without_that_demand_accept_every_state(stocked: 
         assert check(admission, stocked) is None
 
 
-def test_past_moves_are_those_that_took_place_newest_first(stocked: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_moves_are_the_completed_ones_newest_first(stocked: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
     real = LayoutStore.move_tags
     with monkeypatch.context() as interrupted:
         interrupted.setattr(
@@ -185,5 +185,5 @@ def test_past_moves_are_those_that_took_place_newest_first(stocked: LayoutStore,
 
     assert (past(), past(4), past(3), past(1)) == ([4, 3, 1], [3, 1], [1], [])
     stocked.move_tags({tags.history_tag("prod", 3): stocked.resolve("1.0.0")}, expect={})
-    assert past() == [4, 2, 1], "behind an entry that cannot be read it is not known which moves took place"
+    assert past() == [4, 2, 1], "behind an unreadable entry the completed moves are unknown"
     assert signed_move.verify(stocked, "prod", 1, trusted(ONE), NOW).key_id == "key-1"

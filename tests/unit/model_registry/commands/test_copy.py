@@ -19,22 +19,22 @@ def pushed(folder: Path) -> str:
     return str(digest)
 
 
-def test_a_dry_run_shows_what_a_copy_transfers_and_writes_nothing(folder: Path, pushed: str) -> None:
+def test_a_dry_run_shows_the_transfers_of_a_copy_and_writes_nothing(folder: Path, pushed: str) -> None:
     planned = answer("copy", REPO, BACKUP, "--dry-run")
     assert not (folder / "backup").exists()
     assert "would be copied: 1 versions" in run("copy", REPO, BACKUP, "--dry-run").stdout
-    done = answer("copy", REPO, BACKUP)
-    assert planned == done | {"dry_run": True}
-    assert done["versions"] == [{"version": "1.0.0", "digest": pushed}]
-    assert done["channels"] == [{"channel": "prod", "revision": 1, "version": "1.0.0", "digest": pushed}]
-    assert (done["history"], done["referrers"]) == (["_h.prod.000001"], [])
-    assert done["source"] == f"oci:{folder}/registry/flight-delay"
-    assert done["bytes"] > 0
+    copied = answer("copy", REPO, BACKUP)
+    assert planned == copied | {"dry_run": True}
+    assert copied["versions"] == [{"version": "1.0.0", "digest": pushed}]
+    assert copied["channels"] == [{"channel": "prod", "revision": 1, "version": "1.0.0", "digest": pushed}]
+    assert (copied["history"], copied["referrers"]) == (["_h.prod.000001"], [])
+    assert copied["source"] == f"oci:{folder}/registry/flight-delay"
+    assert copied["bytes"] > 0
     assert answer("status", BACKUP)["channels"] == answer("status", REPO)["channels"]
 
 
 @pytest.mark.usefixtures("pushed")
-def test_people_read_counts_and_revisions(folder: Path) -> None:
+def test_the_text_output_has_counts_and_revisions(folder: Path) -> None:
     first = run("copy", REPO, BACKUP).stdout
     assert "prod -> 1.0.0  revision 1" in first
     assert "copied: 1 versions, 0 signatures and attestations, 1 history entries, 1 channels" in first

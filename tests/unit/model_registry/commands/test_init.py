@@ -1,4 +1,4 @@
-"""`model-registry init`: what it finds out of a model and example events, what it leaves open, and the way on to a version."""
+"""`model-registry init`: the draft from a model and example events, its gaps, and the steps to a version."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ def image(path: Path) -> None:
     models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 3, 8, 8)], outputs, path)
 
 
-def written(path: Path, events: list[Any]) -> Path:
+def write_events(path: Path, events: list[Any]) -> Path:
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
     return path
 
@@ -59,7 +59,7 @@ CARD_GAP = f"{BLANK}: what the score says of an event, what the model was traine
 def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     events = [{"id": f"e{n}", "distance": 100 * n, "leg": {"depDelay": n or None}, "carrier": "UA"} for n in range(8)]
-    written(folder / "flights.jsonl", events)
+    write_events(folder / "flights.jsonl", events)
     stdout = run("init", "late.onnx", "--example", "flights.jsonl").stdout
     drafted = folder / "late-1.0.0"
     gap = f'{BLANK}: the value to use if an event lacks this field ("nan" if the model accepts missing numbers)'
@@ -84,9 +84,9 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     (drafted / "golden.jsonl").write_text(unanswered.stdout)
 
     assert "the model gives the scores of its golden examples (5)" in run(*push).stderr
-    shown = run(*commands[1].split()[1:]).stdout
-    assert fields_of(shown)["depDelay"] == ["float32", "event: leg.depDelay", "default 0.5"]
-    assert "output    score: the whole row of y\n" in shown
+    output = run(*commands[1].split()[1:]).stdout
+    assert fields_of(output)["depDelay"] == ["float32", "event: leg.depDelay", "default 0.5"]
+    assert "output    score: the whole row of y\n" in output
     promoted = commands[2].replace('"', "").split()[1:]
     assert "prod: nothing -> 1.0.0 (revision 1)" in run(*promoted[:-2], "first").stdout
     assert answer("inspect", "oci:./registry/late:prod")["version"] == "1.0.0"
@@ -95,7 +95,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
 def test_fields_of_a_table_are_joined(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     events = [{"distance": 100 * n, "carriers.dep_delay": n, "other.dep_delay": "-"} for n in range(2)]
-    written(folder / "flights.jsonl", events)
+    write_events(folder / "flights.jsonl", events)
     drafted = answer("init", "late.onnx", "--example", "flights.jsonl", "--table", "carriers")
     assert drafted["notes"][0] == (
         "field carriers.dep_delay is required: an event without a row in the table carriers is a dead letter; to score such an "
@@ -112,13 +112,13 @@ def test_fields_of_a_table_are_joined(folder: Path) -> None:
 
     (package / "README.md").write_text("# Late\n\nHow late a flight will be.\n")
     run(*drafted["next"][0].split()[1:])
-    shown = run("inspect", "oci:./registry/late:1.0.0").stdout
-    assert fields_of(shown)["carriers.dep_delay"] == ["float32", "table:carriers", "required"]
+    output = run("inspect", "oci:./registry/late:1.0.0").stdout
+    assert fields_of(output)["carriers.dep_delay"] == ["float32", "table:carriers", "required"]
 
 
 def test_a_table_without_example_fields_is_refused(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
-    written(folder / "flights.jsonl", [{"distance": 1, "dep_delay": 2}])
+    write_events(folder / "flights.jsonl", [{"distance": 1, "dep_delay": 2}])
     refused = run("init", "late.onnx", "--example", "flights.jsonl", "--table", "carriers", code=3).stderr
     assert "--table carriers: no example event has a field whose name begins with carriers." in refused
     assert 'write the joined values into the file of --example, such as {"carriers.age": 41}' in refused
@@ -126,7 +126,7 @@ def test_a_table_without_example_fields_is_refused(folder: Path) -> None:
     assert "--table: 'a.b' is not the name of a table" in invalid
 
 
-def first_is_the_mean_colour(golden: Path, x: np.ndarray[Any, Any]) -> None:
+def assert_first_score_is_the_mean_colour(golden: Path, x: np.ndarray[Any, Any]) -> None:
     means = dict(zip(["red", "green", "blue"], x.mean(axis=(1, 2)).tolist(), strict=True))
     (first, _) = [json.loads(line) for line in golden.read_text().splitlines()]
     document = {entry["label"]: entry["score"] for entry in first["score"]}
@@ -139,7 +139,7 @@ def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
     image(folder / "pixels.onnx")
     x = np.random.default_rng(3).normal(size=(2, 3, 8, 8)).round(3)
     events = [{"id": "a", "data": {"photo": x[0].tolist(), "at": 1}}, {"id": "b", "data": {"photo": x[1].tolist(), "at": 2}}]
-    written(folder / "images.jsonl", events)
+    write_events(folder / "images.jsonl", events)
     (folder / "labels.txt").write_text("red\ngreen\nblue\n")
     drafted = answer(
         "init", "pixels.onnx", "--example", "images.jsonl", "--labels", "labels.txt", "--into", "models/Pixel Net-2.1"
@@ -162,21 +162,21 @@ def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
         "labels": ["red", "green", "blue"],
         "decision": {"argmax": True},
     }
-    first_is_the_mean_colour(package / "golden.jsonl", x[0])
+    assert_first_score_is_the_mean_colour(package / "golden.jsonl", x[0])
 
     (package / "README.md").write_text("# Pixel Net 2.1\n\nThe colour of a picture.\n")
     run("push", str(package), "oci:./registry/pixel-net:2.1")
-    shown = run("inspect", "oci:./registry/pixel-net:2.1").stdout
-    assert fields_of(shown)["photo"] == ["float32[3, 8, 8]", "event: data.photo", "required"]
-    assert "output    score: the 3 largest of y, of red, green, blue\n" in shown
-    assert "decision  the label of the largest\n" in shown
+    output = run("inspect", "oci:./registry/pixel-net:2.1").stdout
+    assert fields_of(output)["photo"] == ["float32[3, 8, 8]", "event: data.photo", "required"]
+    assert "output    score: the 3 largest of y, of red, green, blue\n" in output
+    assert "decision  the label of the largest\n" in output
     run("promote", "oci:./registry/pixel-net", "--to", "2.1")
 
 
-def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
+def test_an_image_in_base64_is_recognised_by_its_size(folder: Path) -> None:
     image(folder / "pixels.onnx")
     x = np.random.default_rng(3).normal(size=(3, 8, 8)).astype("<f4")
-    written(folder / "images.jsonl", [{"id": "a", "x": binary_fields.to_base64(x.tobytes())}])
+    write_events(folder / "images.jsonl", [{"id": "a", "x": binary_fields.to_base64(x.tobytes())}])
     drafted = answer("init", "pixels.onnx", "--example", "images.jsonl")
     note = "input 'x' takes x as bytes in base64; where the record's value is nothing but the bytes, add "
     assert drafted["notes"][0] == note + '"from": "value" to the field'
@@ -189,28 +189,28 @@ def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
     }
     (golden,) = [json.loads(line) for line in (folder / "pixels-1.0.0" / "golden.jsonl").read_text().splitlines()]
     assert golden["score"] == pytest.approx(x.mean(axis=(1, 2)).tolist(), abs=1e-6)
-    written(folder / "short.jsonl", [{"x": binary_fields.to_base64(x.tobytes()[:-1])}])
+    write_events(folder / "short.jsonl", [{"x": binary_fields.to_base64(x.tobytes()[:-1])}])
     drafted = answer("init", "pixels.onnx", "--example", "short.jsonl", "--into", "short-1.0.0")
     assert drafted["gaps"][0].endswith("an array of shape [3, 8, 8], nested or flat; the examples have x, which does not fit'")
 
 
-def test_fields_in_arrays_of_objects_are_found(folder: Path) -> None:
+def test_fields_in_arrays_of_objects_are_drafted(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     legs = [[{"distance": 1.5, "dep_delay": 2}], [{"distance": 3, "dep_delay": 4}, {"distance": 5, "dep_delay": 6}]]
-    written(folder / "trips.jsonl", [{"legs": entry} for entry in legs])
+    write_events(folder / "trips.jsonl", [{"legs": entry} for entry in legs])
     drafted = answer("init", "late.onnx", "--example", "trips.jsonl")
     assert "input 'distance' takes legs[0].distance; other places of the array are not read" in drafted["notes"]
     signature = json.loads((folder / "late-1.0.0" / "signature.json").read_text())
     assert [entry["fields"] for entry in signature["inputs"]] == [
         [{"name": name, "path": f"legs[0].{name}"}] for name in ("distance", "dep_delay")
     ]
-    written(folder / "pairs.jsonl", [{"legs": legs[1]}])
+    write_events(folder / "pairs.jsonl", [{"legs": legs[1]}])
     drafted = answer("init", "late.onnx", "--example", "pairs.jsonl", "--into", "pairs-1.0.0")
     note = """one float32; the examples have legs[0].distance and legs[1].distance: write the "path" of one'"""
     assert drafted["gaps"][0].endswith(note)
 
 
-def test_golden_examples_that_are_none_are_refused(folder: Path) -> None:
+def test_invalid_golden_examples_are_refused(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     answer("init", "late.onnx")
     (folder / "late-1.0.0" / "README.md").write_text("# late\n")
@@ -221,7 +221,7 @@ def test_golden_examples_that_are_none_are_refused(folder: Path) -> None:
 
 def test_a_model_of_image_files_becomes_a_version(folder: Path) -> None:
     images.colour(folder / "colour.onnx")
-    written(folder / "images.jsonl", [{"image": base64.b64encode(images.plain(3, 2, 1)).decode()}])
+    write_events(folder / "images.jsonl", [{"image": base64.b64encode(images.plain(3, 2, 1)).decode()}])
     run("init", "colour.onnx", "--example", "images.jsonl", "--op-domain", images.DOMAIN)
     drafted = folder / "colour-1.0.0"
     text = (drafted / "signature.json").read_text()
@@ -247,7 +247,7 @@ def test_nothing_is_overwritten(folder: Path) -> None:
     assert {path: path.read_bytes() for path in (folder / "pixels-1.0.0").iterdir()} == before
 
 
-def test_weights_beside_the_model_come_along(folder: Path) -> None:
+def test_weights_beside_the_model_are_copied(folder: Path) -> None:
     models.linear(folder / "linear.onnx", 2.0)
     onnx.save(
         onnx.load(folder / "linear.onnx"), folder / "big.onnx", save_as_external_data=True, location="big.bin", size_threshold=0
@@ -261,7 +261,7 @@ def test_weights_beside_the_model_come_along(folder: Path) -> None:
 def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
     detector.write(folder / "detector.onnx")
     (folder / "labels.txt").write_text("\n".join(detector.LABELS))
-    written(folder / "events.jsonl", [{"x": [1.0, 2.0, 3.0]}, {"x": [0.0, 1.0, 0.0]}])
+    write_events(folder / "events.jsonl", [{"x": [1.0, 2.0, 3.0]}, {"x": [0.0, 1.0, 0.0]}])
     drafted = answer("init", "detector.onnx", "--labels", "labels.txt", "--example", "events.jsonl")
     assert "no score is read from best, word, sure, anchors" in drafted["notes"]
     document = parse_signature((folder / "detector-1.0.0" / "signature.json").read_bytes())
@@ -285,14 +285,14 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
         (["--labels", "x"], b"a\n" * (1 << 20), "x: the file has more than 1048576 bytes"),
     ],
 )
-def test_what_is_no_event_or_label_is_refused(folder: Path, arguments: list[str], content: bytes, message: str) -> None:
+def test_invalid_events_and_labels_are_refused(folder: Path, arguments: list[str], content: bytes, message: str) -> None:
     image(folder / "pixels.onnx")
     (folder / "x").write_bytes(content)
     assert message in run("init", "pixels.onnx", *arguments, code=3).stderr
     assert not (folder / "pixels-1.0.0").exists()
 
 
-def test_what_is_no_model_is_refused(folder: Path) -> None:
+def test_a_file_that_is_no_model_is_refused(folder: Path) -> None:
     (folder / "x.onnx").write_bytes(b"no model")
     assert "x.onnx is not a valid ONNX file" in run("init", "x.onnx", code=3).stderr
     assert "No such file" in run("init", "y.onnx", code=4).stderr
@@ -300,9 +300,9 @@ def test_what_is_no_model_is_refused(folder: Path) -> None:
     assert run("init", "odd.onnx").exit_code == 0
 
 
-def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_gaps_if_the_model_cannot_be_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named_inputs(folder / "late.onnx")
-    written(folder / "flights.jsonl", [{"distance": 100, "dep_delay": 1}])
+    write_events(folder / "flights.jsonl", [{"distance": 100, "dep_delay": 1}])
     without = folder / "without"
     without.mkdir()
     (without / "onnxruntime.py").write_text("raise ImportError('not installed')")
@@ -320,7 +320,7 @@ def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monk
         (folder / "late-1.0.0" / model).rename(folder / "late-1.0.0" / "model.onnx")
 
 
-def test_a_package_says_where_it_is_not_complete(tmp_path: Path) -> None:
+def test_gaps_of_a_package_are_listed(tmp_path: Path) -> None:
     (tmp_path / "signature.json").write_text(json.dumps({"output": [BLANK] * 7}))
     with pytest.raises(Refused) as caught:
         placeholders.check(tmp_path)
@@ -404,7 +404,7 @@ def test_a_model_of_one_event_at_a_time_becomes_a_version(
     folder: Path, write: Callable[[Path], None], events: list[Any], scores: list[Any]
 ) -> None:
     write(folder / "odd.onnx")
-    written(folder / "events.jsonl", events)
+    write_events(folder / "events.jsonl", events)
     answer("init", "odd.onnx", "--example", "events.jsonl")
     drafted = folder / "odd-1.0.0"
     signature = drafted / "signature.json"
@@ -421,12 +421,12 @@ def test_a_model_of_one_event_at_a_time_becomes_a_version(
 def test_a_bar_is_drawn_on_a_terminal_only(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     init = [sys.executable, "-m", "model_registry", "init", "late.onnx", "--into"]
-    ours, theirs = pty.openpty()
-    with os.fdopen(ours, "rb", buffering=0) as terminal:
-        done = subprocess.run(
-            [*init, "one"], stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"}
+    controller_fd, terminal_fd = pty.openpty()
+    with os.fdopen(controller_fd, "rb", buffering=0) as terminal:
+        completed_init = subprocess.run(
+            [*init, "one"], stdout=subprocess.PIPE, stderr=terminal_fd, check=True, env=os.environ | {"TERM": "xterm"}
         )
-        os.close(theirs)
+        os.close(terminal_fd)
         assert b"converting the model" in terminal.read(1 << 16)
-    assert done.stdout.startswith(b"wrote")
+    assert completed_init.stdout.startswith(b"wrote")
     assert subprocess.run([*init, "two"], capture_output=True, check=True).stderr == b""

@@ -1,4 +1,4 @@
-"""`model-registry push`: what it stores, and what it derives or refuses before that."""
+"""`model-registry push`: its stored content, derived signatures and refusals."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.unit.model_registry.conftest import REPO, SIGNATURE, answer, onnx_byt
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_push_prints_what_it_stored(folder: Path) -> None:
+def test_push_prints_the_stored_version(folder: Path) -> None:
     result = run("push", "v1", f"{REPO}:1.0.0")
     name, _, digest = result.stdout.strip().partition("@")
     assert name == "flight-delay:1.0.0"
@@ -44,7 +44,7 @@ def test_push_records_source_date_epoch(folder: Path, monkeypatch: pytest.Monkey
     assert "SOURCE_DATE_EPOCH is 'yesterday'" in run("push", "v2", f"{REPO}:2.0.0", code=2).stderr
 
 
-def test_push_records_what_it_is_told_and_what_the_version_needs(folder: Path) -> None:
+def test_push_records_given_annotations_and_the_needs_of_the_version(folder: Path) -> None:
     options = ["--source", "https://git.example.com/x", "--revision", "4711abc", "--licenses", "Apache-2.0"]
     run("push", "v1", f"{REPO}:1.0.0", *options, "--annotation", "org.example.auc=0.91", "--device", "cuda", "--device", "cpu")
     store = LayoutStore(folder / "registry" / "flight-delay")
@@ -76,7 +76,7 @@ def test_annotations_that_cannot_be_chosen(pair: str, error: str) -> None:
     assert error in run("push", "v1", f"{REPO}:1.0.0", "--annotation", pair, code=2).stderr
 
 
-def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
+def test_push_creates_an_image_with_and_without_a_base() -> None:
     first = answer("push", "v1", f"{REPO}:1.0.0", "--image", "scratch")["digest"]
     second = answer("push", "v2", f"{REPO}:2.0.0", "--image", f"{REPO}:1.0.0")["digest"]
     assert first != second
@@ -93,7 +93,7 @@ def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
     assert "is not a container image" in run("push", "v1", f"{REPO}:4.0.0", "--image", f"{REPO}:3.0.0", code=3).stderr
 
 
-def test_push_derives_a_signature_where_the_model_leaves_no_choice(folder: Path) -> None:
+def test_push_derives_a_signature_if_the_model_leaves_no_choice(folder: Path) -> None:
     (folder / "v1" / "signature.json").unlink()
     (folder / "v1" / "golden.jsonl").write_text('{"event": {"x": [1.5, 0]}, "score": [0.25, 0.25], "tolerance": 1e-4}\n')
     result = run("push", "v1", f"{REPO}:1.0.0", "--json")
@@ -103,7 +103,7 @@ def test_push_derives_a_signature_where_the_model_leaves_no_choice(folder: Path)
     assert not (folder / "v1" / "signature.json").exists()
 
 
-def test_push_prints_a_skeleton_where_it_leaves_a_choice(folder: Path) -> None:
+def test_push_prints_a_skeleton_if_the_model_leaves_a_choice(folder: Path) -> None:
     (folder / "v1" / "signature.json").unlink()
     models.classifier(folder / "v1" / "model.onnx")
     result = run("push", "v1", f"{REPO}:1.0.0", code=3)
@@ -115,7 +115,7 @@ def test_push_prints_a_skeleton_where_it_leaves_a_choice(folder: Path) -> None:
     run("push", "v1", f"{REPO}:1.0.0")
 
 
-def test_push_refuses_what_no_scorer_would_serve(folder: Path) -> None:
+def test_push_refuses_a_version_that_no_scorer_would_serve(folder: Path) -> None:
     (folder / "v1" / "golden.jsonl").write_text('{"event": {"a": 1.5}, "score": 0.9, "tolerance": 1e-4}\n')
     assert "golden example 1 must score 0.9" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
     (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1', ""))
@@ -125,16 +125,16 @@ def test_push_refuses_what_no_scorer_would_serve(folder: Path) -> None:
     assert not (folder / "registry").exists()
 
 
-def test_without_onnx_runtime_push_says_what_it_did_not_do(folder: Path) -> None:
+def test_without_onnx_runtime_push_reports_the_omitted_checks(folder: Path) -> None:
     (folder / "site").mkdir()
     (folder / "site" / "onnxruntime.py").write_text("raise ImportError('not installed')\n")
     command = [str(Path(sysconfig.get_path("scripts")) / "model-registry"), "push", "v1", f"{REPO}:1.0.0"]
     environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    assert "the golden examples were not run" in done.stderr
+    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    assert "the golden examples were not run" in completed.stderr
 
 
-def test_only_what_a_package_consists_of_is_pushed_and_the_rest_is_named(folder: Path) -> None:
+def test_only_the_files_of_a_package_are_pushed_and_others_are_named(folder: Path) -> None:
     (folder / "v1" / "train.log").write_text("epoch 1\n")
     (folder / "v1" / "LICENSE").write_text("Apache-2.0\n")
     nested = folder / "v1" / "registry" / "flight-delay"
@@ -154,7 +154,7 @@ def test_only_what_a_package_consists_of_is_pushed_and_the_rest_is_named(folder:
     assert json.loads(run("push", "v1", f"{REPO}:1.0.0", "--json").stdout)["left_out"] == ["registry/", "train.log"]
 
 
-def test_a_push_without_golden_examples_does_not_say_that_they_are_answered(folder: Path) -> None:
+def test_a_push_without_golden_examples_does_not_report_their_scores(folder: Path) -> None:
     (folder / "v1" / "golden.jsonl").unlink()
     stderr = run("push", "v1", f"{REPO}:3.0.0").stderr
     assert "no golden.jsonl: no score of this version is checked" in stderr
@@ -191,7 +191,7 @@ def test_the_only_input_of_a_model_of_batch_one_is_no_constant_in_the_skeleton(f
     assert skeleton["inputs"] == [{"tensor": "x", "dtype": "float32", "shape": [1, 4], "fields": fields, "batch": False}]
 
 
-def test_accept_shows_the_scores_of_the_model_and_writes_those_that_differ(folder: Path) -> None:
+def test_accept_shows_the_scores_of_the_model_and_writes_the_different_ones(folder: Path) -> None:
     lines = [
         {"event": {"a": 1.5}, "score": 0.25001, "tolerance": 1e-3},
         {"event": {"a": 3.0, "b": 1.0}, "score": 0.9, "tolerance": 1e-3},

@@ -1,4 +1,4 @@
-"""The verbs keygen, sign, verify and attest: what they print where, and what they end with."""
+"""The verbs keygen, sign, verify and attest: their output and exit codes."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePa
     return tmp_path
 
 
-def test_keygen_says_what_it_made_and_warns_of_a_plain_key(folder: Path) -> None:
+def test_keygen_prints_its_files_and_warns_of_a_plain_key(folder: Path) -> None:
     result = run("keygen", "other")
     assert result.stdout.splitlines() == ["other.key", "other.pub"]
     assert "not encrypted" in result.stderr
@@ -34,7 +34,7 @@ def test_keygen_says_what_it_made_and_warns_of_a_plain_key(folder: Path) -> None
     assert (folder / "third.pub").read_text().startswith("-----BEGIN PUBLIC KEY-----")
 
 
-def test_a_password_comes_from_the_environment_or_a_file(folder: Path) -> None:
+def test_a_password_is_read_from_the_environment_or_a_file(folder: Path) -> None:
     (folder / "password").write_text("secret\n")
     assert run("keygen", "a", "--password-file", "password").stderr == ""
     run("keygen", "b", MODEL_REGISTRY_KEY_PASSWORD="secret")
@@ -60,7 +60,7 @@ def test_sign_and_verify_a_version_and_the_channel_that_names_it() -> None:
     assert [version["version"] for version in answer("list", REPO)["versions"]] == ["1.0.0"]
 
 
-def test_a_signature_holds_under_the_name_that_it_states(folder: Path) -> None:
+def test_a_signature_is_valid_for_its_stated_name(folder: Path) -> None:
     assert answer("sign", REF, "--key", "release.key")["names"] == ["flight-delay:1.0.0"]
     (folder / "policy.yaml").write_text("signatures: required\nnames: required\nkeys: [{id: release, file: release.pub}]\n")
     shutil.copytree(folder / "registry" / "flight-delay", folder / "registry" / "other")
@@ -72,7 +72,7 @@ def test_a_signature_holds_under_the_name_that_it_states(folder: Path) -> None:
     run("verify", "oci:registry/other:1.0.0", "--policy", "policy.yaml")
 
 
-def test_a_version_under_a_tag_of_its_own_is_signed_under_both_names(folder: Path) -> None:
+def test_a_version_under_a_second_tag_is_signed_under_both_names(folder: Path) -> None:
     run("promote", REPO, "--to", "1.0.0")
     index = folder / "registry" / "flight-delay" / "index.json"
     document = json.loads(index.read_text())
@@ -87,7 +87,7 @@ def test_a_version_under_a_tag_of_its_own_is_signed_under_both_names(folder: Pat
         assert answer("verify", f"{REPO}:prod", "--policy", "policy.yaml")["digest"] == signed["digest"]
 
 
-def test_verify_ends_with_three_where_nobody_trusted_signed() -> None:
+def test_verify_exits_with_3_without_the_signature_of_a_trusted_key() -> None:
     assert "there is no signature" in run("verify", REF, "--key", "release.pub", code=3).stderr
     run("keygen", "other")
     run("sign", REF, "--key", "other.key")
@@ -99,7 +99,7 @@ def test_verify_ends_with_three_where_nobody_trusted_signed() -> None:
     assert "is not a PEM public key" in run("verify", REF, "--key", "v1/README.md", code=2).stderr
 
 
-def test_verify_says_what_scorers_with_a_policy_do(folder: Path) -> None:
+def test_verify_gives_the_result_of_scorers_with_a_policy(folder: Path) -> None:
     (folder / "policy.yaml").write_text("signatures: optional\nkeys: [{id: release, file: release.pub}]\n")
     assert answer("verify", REF, "--policy", "policy.yaml")["keys"] == []
     assert "the policy requires no signature" in run("verify", REF, "--policy", "policy.yaml").stdout
@@ -133,7 +133,7 @@ def test_a_signed_move_is_shown_and_verified() -> None:
     )
 
 
-def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_one(folder: Path) -> None:
+def test_verify_reports_the_comparison_if_the_policy_requires_one(folder: Path) -> None:
     (folder / "policy.yaml").write_text("signatures: optional\ncomparisons: required\nkeys: [{id: runs, file: release.pub}]\n")
     refused = run("verify", REF, "--policy", "policy.yaml", code=3).stderr
     assert "it has no comparison" in refused
@@ -149,7 +149,7 @@ def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_o
     assert "it passed a comparison, attested by runs" in run("verify", REF, "--policy", "policy.yaml").stdout
 
 
-def test_what_is_attested_is_inspected(folder: Path) -> None:
+def test_inspect_shows_attestations(folder: Path) -> None:
     predicate = {"dataset": "flights 2013", "metrics": {"auc": 0.93}}
     (folder / "figures.json").write_text(json.dumps(predicate))
     created = answer("attest", REF, "--predicate", "figures.json", "--type", "evaluation", "--key", "release.key")

@@ -1,4 +1,4 @@
-"""Layers: every way of packing gives the same entries, and hostile ones are refused before they cost anything."""
+"""Layers: every compression gives the same entries, and hostile layers are refused early."""
 
 import contextlib
 import gzip
@@ -37,7 +37,7 @@ def entries(
 
 @pytest.mark.parametrize("fmt", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
 @pytest.mark.parametrize("size", [1, 511, 1 << 20])
-def test_every_packing_reads_the_same(fmt: int, size: int) -> None:
+def test_every_compression_gives_the_same_entries(fmt: int, size: int) -> None:
     data = layer(*FILES.items(), fmt=fmt)
     packings: dict[Compression, list[bytes]] = {
         "": [data],
@@ -49,7 +49,7 @@ def test_every_packing_reads_the_same(fmt: int, size: int) -> None:
             assert entries(archive_bytes, compression, size) == FILES
 
 
-def test_what_is_left_of_an_entry_is_passed_over() -> None:
+def test_the_unread_rest_of_an_entry_is_skipped() -> None:
     limits = UnpackLimits()
     assert [member.path for member in layers.members(pieces(TAR, 100), limits)] == list(FILES)
 
@@ -107,7 +107,7 @@ def test_hostile_archives_are_refused(data: bytes, message: str) -> None:
         entries(data)
 
 
-def test_a_bomb_goes_off_at_the_limit() -> None:
+def test_a_decompression_bomb_is_refused_at_the_limit() -> None:
     bomb = zlib.compress(b"\0" * (80 << 20), wbits=31)
     with pytest.raises(Corrupt, match="more than 200 times its size"):
         entries(bomb, "gzip")
@@ -118,7 +118,7 @@ def test_a_bomb_goes_off_at_the_limit() -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
-def test_what_is_not_packed_as_it_says_is_refused(compression: Compression) -> None:
+def test_a_layer_with_another_compression_than_stated_is_refused(compression: Compression) -> None:
     with pytest.raises(Corrupt):
         entries(b"no such thing", compression)
     packed = PACK[compression](TAR)

@@ -1,4 +1,4 @@
-"""Packages in container images: what a container would see under /models is what is pulled, and hostile layers get nowhere."""
+"""Packages in container images: a pull gives the files of a container under /models, and hostile layers are refused."""
 
 import gzip
 import io
@@ -33,7 +33,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     DOCKER: gzip.compress,
 }
 Entry = tuple[str, bytes | str | None]
-"""A path and what is there: bytes, the target of a link, or None for a folder."""
+"""A path and its content: bytes, the target of a link, or None for a folder."""
 
 
 def layer(*entries: Entry, fmt: int = tarfile.PAX_FORMAT) -> bytes:
@@ -95,7 +95,7 @@ def test_every_kind_of_layer_is_read(store: LayoutStore, tmp_path: Path, kind: s
     assert (described.name, described.version) == ("flight-delay", "1.0.0")
 
 
-def test_the_package_may_have_a_folder_of_its_own(store: LayoutStore, tmp_path: Path) -> None:
+def test_the_package_may_be_in_a_subfolder(store: LayoutStore, tmp_path: Path) -> None:
     files = {path.replace("models/", "models/flight-delay/"): content for path, content in PACKAGE.items()}
     digest = push_image(store, [layer(("models/other/model.onnx", b"x"), *files.items())])
     assert pulled(store, digest, tmp_path / "out") == flat(PACKAGE)
@@ -103,24 +103,24 @@ def test_the_package_may_have_a_folder_of_its_own(store: LayoutStore, tmp_path: 
     assert pulled(store, digest, tmp_path / "one") == {"model.onnx": b"a"}
 
 
-def test_whiteouts_hide_what_lower_layers_have(store: LayoutStore, tmp_path: Path) -> None:
+def test_whiteouts_hide_files_of_lower_layers(store: LayoutStore, tmp_path: Path) -> None:
     old, link, hidden = ("models/old", b"a file now"), ("models/link", "/etc"), ("models/.wh.golden.jsonl", b"")
     lower = layer(*PACKAGE.items(), ("models/old/a", b"1"), ("models/old/b", b"2"), ("models/data/x", b"x"), link)
     middle = layer(hidden, ("models/data/y", b"y"), ("models/data/.wh..wh..opq", b""), ("models/.wh.link", b""))
     upper = layer(("models/.wh.old", b""), old, ("./models/model.onnx", b"newer"), ("models/.wh..wh.aufs", b""))
     files = pulled(store, push_image(store, [lower, middle, upper]), tmp_path / "out")
     assert files == {"model.onnx": b"newer", "signature.json": SIGNATURE.encode(), "data/y": b"y", "old": b"a file now"}
-    all_gone = [layer(*PACKAGE.items()), layer((".wh.models", b""))]
+    all_deleted = [layer(*PACKAGE.items()), layer((".wh.models", b""))]
     with pytest.raises(Refused, match=r"no /models/model\.onnx"):
-        pulled(store, push_image(store, all_gone), tmp_path / "gone")
-    assert not (tmp_path / "gone").exists()
+        pulled(store, push_image(store, all_deleted), tmp_path / "deleted")
+    assert not (tmp_path / "deleted").exists()
 
 
-def test_an_image_of_too_many_entries_waits_for_no_disk(
+def test_an_image_of_too_many_entries_is_refused_before_files_are_synced(
     store: LayoutStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)  # on a disk of 2 ms each, those of 10,000 files take 20 s
+    monkeypatch.setattr(os, "fsync", synced.append)  # on a disk of 2 ms each, the calls for 10,000 files take 20 s
     digest = push_image(store, [layer(*((f"models/{n}", b"x") for n in range(10_001)))], f"{OCI}+gzip")
     synced.clear()
     with pytest.raises(Corrupt, match="more than 10000 entries under /models"):
@@ -135,7 +135,7 @@ M: Entry = ("models/model.onnx", b"m")
 @pytest.mark.parametrize(
     ("layers", "error", "message"),
     [
-        ([layer(M, ("models/../../evil", b""))], Corrupt, r"\.\./evil"),
+        ([layer(M, ("models/../../hostile", b""))], Corrupt, r"\.\./hostile"),
         ([layer(M, ("../models/x", b""))], Corrupt, r"\.\./models/x"),
         ([layer(M, ("/models/x", b""))], Corrupt, "'/models/x'"),
         ([layer(M, ("models/a\\b", b""))], Corrupt, "leads out"),
@@ -151,7 +151,7 @@ M: Entry = ("models/model.onnx", b"m")
         ([layer(M)[:600]], Corrupt, "cut short"),
     ],
 )
-def test_what_must_not_be_unpacked_is_refused(
+def test_a_forbidden_entry_is_refused(
     store: LayoutStore, tmp_path: Path, layers: list[bytes], error: type[Exception], message: str
 ) -> None:
     digest = push_image(store, layers)
@@ -173,7 +173,7 @@ def test_a_layer_of_too_many_entries_is_refused(
     assert list((tmp_path / "in").iterdir()) == []
 
 
-def test_a_layer_that_is_damaged_or_kept_elsewhere_leaves_nothing(store: LayoutStore, tmp_path: Path) -> None:
+def test_a_damaged_or_external_layer_leaves_no_files(store: LayoutStore, tmp_path: Path) -> None:
     digest = push_image(store, [layer(*PACKAGE.items())])
     blob = manifest.parse_version(store.manifest(digest)).layers[0]
     path = store._blob_path(blob.digest)
@@ -186,7 +186,7 @@ def test_a_layer_that_is_damaged_or_kept_elsewhere_leaves_nothing(store: LayoutS
     assert not (tmp_path / "out").exists()
 
 
-def test_more_than_is_allowed_is_refused_before_it_is_written(store: LayoutStore, tmp_path: Path) -> None:
+def test_content_above_a_limit_is_refused_before_it_is_written(store: LayoutStore, tmp_path: Path) -> None:
     digest = push_image(store, [layer(("models/model.onnx", b"m" * 10_000))], f"{OCI}+gzip")
     with pytest.raises(Refused, match="files under /models"):
         Cache(tmp_path / "cache", max_version_bytes=9_999).fetch(store, digest)
@@ -198,7 +198,7 @@ def entry(store: LayoutStore, digest: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", [manifest.INDEX_TYPE, manifest.DOCKER_INDEX_TYPE])
-def test_of_an_index_the_right_manifest_is_taken(store: LayoutStore, tmp_path: Path, kind: str) -> None:
+def test_the_matching_manifest_of_an_index_is_selected(store: LayoutStore, tmp_path: Path, kind: str) -> None:
     any_, amd, arm = (push_image(store, [layer(("models/model.onnx", name))]) for name in (b"any", b"amd", b"arm"))
     amd64 = entry(store, amd, platform={"os": "linux", "architecture": "amd64"})
     arm64 = entry(store, arm, platform={"os": "linux", "architecture": "arm64", "variant": "v8"})
@@ -220,8 +220,8 @@ def test_of_an_index_the_right_manifest_is_taken(store: LayoutStore, tmp_path: P
         package.pull(store, elsewhere, tmp_path / "4")
     index_digest = index(proof, amd64)
     cache = Cache(tmp_path / "cache")
-    first = cache.fetch(store, index_digest, version="1.0.0")
-    assert (first.digest, first.version) == (index_digest, "1.0.0")
+    fetched = cache.fetch(store, index_digest, version="1.0.0")
+    assert (fetched.digest, fetched.version) == (index_digest, "1.0.0")
     (store._path / "index.json").unlink()
     assert cache.fetch(store, index_digest).model_path.read_bytes() == b"amd"
 
@@ -249,9 +249,9 @@ def test_a_plain_artifact_is_a_version(store: LayoutStore, tmp_path: Path) -> No
     for at, (manifest_bytes, message) in enumerate(
         ((titled("../x", b"x"), "leads out"), (titled("d", b"d", **{manifest.UNPACK: "true"}), "folder"))
     ):
-        evil = put(store, json.dumps(document | {"layers": [titled("model.onnx", b"m"), manifest_bytes]}).encode())
+        hostile = put(store, json.dumps(document | {"layers": [titled("model.onnx", b"m"), manifest_bytes]}).encode())
         with pytest.raises(Corrupt, match=message):
-            package.pull(store, evil.digest, tmp_path / f"evil{at}")
+            package.pull(store, hostile.digest, tmp_path / f"hostile{at}")
 
 
 def base_image(store: LayoutStore) -> BaseImage:
@@ -259,7 +259,7 @@ def base_image(store: LayoutStore) -> BaseImage:
     return build.open_base(store, push_image(store, [layer(("bin/sh", b"#!"), ("models/old.onnx", b"old"))], DOCKER))
 
 
-def test_push_makes_an_image_that_is_pulled_like_any_version(
+def test_push_creates_an_image_that_is_pulled_like_any_version(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:
     folder = make_package(model=onnx_bytes())
@@ -285,7 +285,7 @@ def test_push_makes_an_image_that_is_pulled_like_any_version(
     assert pulled(store, pushed.digest, tmp_path / "lean") == contents
 
 
-def test_a_reader_that_does_not_know_the_annotation_sees_the_same(
+def test_a_reader_that_ignores_the_annotation_has_the_same_files(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:
     pushed = package.push(store, make_package(), "m", "1", base=base_image(store))
@@ -299,7 +299,7 @@ def test_a_reader_that_does_not_know_the_annotation_sees_the_same(
     ("config", "message"),
     [(b"[]", "not a valid document"), (b"{}", "names no layers"), (b'{"rootfs": {"diff_ids": 1}}', "names no layers")],
 )
-def test_a_base_that_is_none_is_refused(store: LayoutStore, config: bytes, message: str) -> None:
+def test_an_invalid_base_is_refused(store: LayoutStore, config: bytes, message: str) -> None:
     blob = put(store, config)
     described = {"mediaType": manifest.IMAGE_CONFIG_TYPE, "digest": blob.digest, "size": blob.size}
     with pytest.raises(Corrupt, match=message):

@@ -1,4 +1,4 @@
-"""Manifests: reproducible when written, never trusted when read."""
+"""Manifests are written reproducibly and validated when read."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from model_registry.oci.manifest import Descriptor, VersionFile
 RAW = "application/vnd.cncf.model.weight.v1.raw"
 
 
-KNOWN = (
+DEFINED_KEYS = (
     "schemaVersion",
     "mediaType",
     "artifactType",
@@ -61,7 +61,7 @@ def changed(**changes: Any) -> bytes:
     return json.dumps({key: value for key, value in document.items() if value is not None}).encode()
 
 
-def test_a_version_survives_being_written() -> None:
+def test_a_written_version_is_read_back() -> None:
     files = [file("model.onnx", b"weights"), file("data/a.bin", b"a")]
     parsed = manifest.parse_version(version(*files))
     assert (parsed.name, parsed.version, parsed.created) == ("m", "1.0.0", None)
@@ -112,21 +112,21 @@ def test_it_is_a_modelpack_manifest() -> None:
         b" " * (manifest.MAX_BYTES + 1),
     ],
 )
-def test_what_is_no_version_is_corrupt(data: bytes) -> None:
+def test_an_invalid_version_is_corrupt(data: bytes) -> None:
     assert manifest.parse_version(changed(layers=[layer()])).files[0].path == "a"
     with pytest.raises(Corrupt):
         manifest.parse_version(data)
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 1 << 60) | st.text(max_size=20) | st.sampled_from(list(KNOWN)),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(list(KNOWN)), inner, max_size=4),
+    st.none() | st.booleans() | st.integers(-5, 1 << 60) | st.text(max_size=20) | st.sampled_from(list(DEFINED_KEYS)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(list(DEFINED_KEYS)), inner, max_size=4),
     max_leaves=12,
 )
 
 
 @settings(max_examples=200)
-@given(st.dictionaries(st.sampled_from(list(KNOWN)), json_values, max_size=7), st.binary(max_size=200))
+@given(st.dictionaries(st.sampled_from(list(DEFINED_KEYS)), json_values, max_size=7), st.binary(max_size=200))
 def test_any_document_is_a_version_or_corrupt_and_any_bytes_are(changes: dict[str, Any], random: bytes) -> None:
     with pytest.raises(Corrupt):
         manifest.parse_version(random)

@@ -1,4 +1,4 @@
-"""References and digests: what they name, that they survive being written, and that nothing unexpected gets through."""
+"""References and digests are parsed, read back after writing, and rejected if invalid."""
 
 import hashlib
 import io
@@ -69,7 +69,7 @@ def test_a_folder_and_a_remote(text: str, expected: ModelReference) -> None:
         "https://registry.example.com/x",
     ],
 )
-def test_what_is_no_reference_is_named(text: str) -> None:
+def test_an_invalid_reference_is_named(text: str) -> None:
     with pytest.raises(BadReference) as caught:
         parse(text)
     assert repr(text)[1:-1] in str(caught.value)
@@ -78,7 +78,7 @@ def test_what_is_no_reference_is_named(text: str) -> None:
 
 
 @given(st.lists(names, min_size=1, max_size=4), st.none() | tag_texts)
-def test_a_folder_with_a_tag_survives_being_written(parts: list[str], tag: str | None) -> None:
+def test_a_written_folder_with_a_tag_is_read_back(parts: list[str], tag: str | None) -> None:
     reference = ModelReference("oci", "/" + "/".join(parts), tag)
     assert parse(str(reference), base_dir=Path("/elsewhere")) == reference
     assert reference.name == parts[-1]
@@ -86,7 +86,7 @@ def test_a_folder_with_a_tag_survives_being_written(parts: list[str], tag: str |
 
 
 @given(hosts, paths, st.none() | tag_texts, st.none() | digest_texts)
-def test_a_remote_survives_being_written(host: str, path: str, tag: str | None, digest: str | None) -> None:
+def test_a_written_remote_is_read_back(host: str, path: str, tag: str | None, digest: str | None) -> None:
     reference = ModelReference("remote", f"{host}/{path}", tag, None if tag else digest)
     assert parse(str(reference)) == reference
 

@@ -1,4 +1,4 @@
-"""A signature drafted from a model and example events: what names and shapes tell, and what is left open."""
+"""A signature drafted from a model and example events: inputs by name and shape, and gaps."""
 
 import json
 from typing import Any
@@ -37,13 +37,13 @@ FLIGHTS: list[dict[str, Any]] = [
     ],
     ids=lambda tensor: f"{tensor.name} {tensor.dtype}{list(tensor.shape)}" if isinstance(tensor, ModelTensor) else "",
 )
-def test_fields_are_found_by_name_or_shape(tensor: ModelTensor, fields: list[Any], more: dict[str, Any]) -> None:
+def test_fields_are_matched_by_name_or_shape(tensor: ModelTensor, fields: list[Any], more: dict[str, Any]) -> None:
     (drafted,), _ = draft_inputs.draft_inputs([tensor], draft_events.values(FLIGHTS))
     assert drafted == {"tensor": tensor.name, "dtype": tensor.dtype, "fields": fields, **more}
     parse_signature(json.dumps({"inputs": [drafted], "output": {"tensor": "y"}}))
 
 
-def test_lengths_that_differ_are_lengths_that_vary() -> None:
+def test_different_lengths_are_drafted_as_varying() -> None:
     events = [{"ids": [1, 2, 3], "frames": [[0.5, 1.5]]}, {"ids": [4], "frames": [[0.5, 1.5], [2.5, 3.5]]}]
     tensors = [
         ModelTensor("ids", "int64", (B, "S")),
@@ -51,7 +51,7 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
         ModelTensor("frames", "float32", (B, "T", 2)),
     ]
     drafted, _ = draft_inputs.draft_inputs(tensors, draft_events.values(events))
-    most = f"{BLANK}: the largest length that may occur; the examples have up to "
+    length_gap = f"{BLANK}: the largest length that may occur; the examples have up to "
     pad, marks = drafted[0]["pad"], drafted[1]["marks"]
     assert placeholders.is_placeholder(pad)
     assert placeholders.is_placeholder(marks)
@@ -61,7 +61,7 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
             "dtype": "int64",
             "shape": [-1],
             "pad": pad,
-            "fields": [{"name": "ids", "array": True, "max_length": f"{most}3"}],
+            "fields": [{"name": "ids", "array": True, "max_length": f"{length_gap}3"}],
         },
         {"tensor": "attention_mask", "dtype": "int64", "mask_of": "ids", "marks": marks},
         {
@@ -69,21 +69,21 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
             "dtype": "float32",
             "shape": [-1, 2],
             "pad": pad,
-            "fields": [{"name": "frames", "array": True, "max_length": f"{most}2"}],
+            "fields": [{"name": "frames", "array": True, "max_length": f"{length_gap}2"}],
         },
     ]
-    for tensor in (drafted[0], drafted[2]):
-        tensor["fields"][0]["max_length"] = 5
-        tensor["pad"] = 0
+    for document in (drafted[0], drafted[2]):
+        document["fields"][0]["max_length"] = 5
+        document["pad"] = 0
     drafted[1]["marks"] = "padding"
     parse_signature(json.dumps({"inputs": drafted, "output": {"tensor": "y"}}))
 
 
-def test_bytes_are_found_in_base64() -> None:
+def test_bytes_are_recognised_in_base64() -> None:
     events = [{"image": "AAECAwQF", "sound": "AAAA"}, {"image": "AAECAwQG", "sound": "AAA="}]
     tensors = [ModelTensor("image", "uint8", (B, 2, 3)), ModelTensor("sound", "uint8", ("n",))]
     drafted, notes = draft_inputs.draft_inputs(tensors, draft_events.values(events))
-    most = f"{BLANK}: the largest number of bytes in an event"
+    size_gap = f"{BLANK}: the largest number of bytes in an event"
     assert drafted == [
         {"tensor": "image", "dtype": "uint8", "shape": [2, 3], "fields": [{"name": "image", "bytes": True}]},
         {
@@ -91,7 +91,7 @@ def test_bytes_are_found_in_base64() -> None:
             "dtype": "uint8",
             "shape": [-1],
             "batch": False,
-            "fields": [{"name": "sound", "bytes": True, "max_length": most}],
+            "fields": [{"name": "sound", "bytes": True, "max_length": size_gap}],
         },
     ]
     assert notes == [
@@ -127,20 +127,20 @@ def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
     ],
     ids=lambda tensor: f"{tensor.name} {tensor.dtype}" if isinstance(tensor, ModelTensor) else "",
 )
-def test_what_no_event_tells_is_a_gap(tensor: ModelTensor, gap: str) -> None:
+def test_a_value_that_no_event_determines_is_a_gap(tensor: ModelTensor, gap: str) -> None:
     (drafted,), _ = draft_inputs.draft_inputs([tensor], draft_events.values(FLIGHTS))
     gaps = [f"{place} {text}" for place, text in placeholders.find_in_document(drafted)]
-    assert [tensor for tensor in gaps if tensor.startswith(gap)]
+    assert [drafted_gap for drafted_gap in gaps if drafted_gap.startswith(gap)]
 
 
-def test_the_fields_that_a_row_may_have_are_listed_but_for_those_of_others() -> None:
+def test_candidate_fields_of_a_row_are_listed_without_those_of_other_tensors() -> None:
     tensors = [ModelTensor("x", "float32", (B, 3)), ModelTensor("b", "float32", (B, 1)), ModelTensor("c", "string", (B, 2))]
-    drafted, _ = draft_inputs.draft_inputs(tensors, draft_events.values([{**tensor, "v": None} for tensor in FLIGHTS]))
+    drafted, _ = draft_inputs.draft_inputs(tensors, draft_events.values([{**event, "v": None} for event in FLIGHTS]))
     assert drafted[0]["fields"][1:] == ["a", {"name": "deep.a", "path": "deep.a"}, {"name": "price", "path": "list[0].price"}]
     assert drafted[2]["fields"] == [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}]
 
 
-def test_what_may_feed_two_tensors_is_given_to_none() -> None:
+def test_a_field_that_may_feed_two_tensors_is_assigned_to_none() -> None:
     tensors = [ModelTensor("one", "float32", (B, 3)), ModelTensor("two", "float32", (B, 3))]
     drafted, notes = draft_inputs.draft_inputs(tensors, draft_events.values(FLIGHTS))
     assert notes == []
@@ -211,7 +211,7 @@ def test_outputs_are_drafted(outputs: list[ModelTensor], labels: list[str], expe
 
 
 @pytest.mark.parametrize("label", [(B,), (1,)])
-def test_which_probability_is_the_score_beside_a_label_is_a_gap(label: Any) -> None:
+def test_the_choice_of_a_probability_beside_a_label_is_a_gap(label: Any) -> None:
     outputs = [
         ModelTensor("label", "int64", label),
         ModelTensor("p", "float32", (B, 2)),
@@ -226,7 +226,7 @@ def test_a_model_without_an_output_that_can_be_read_is_refused() -> None:
         draft_outputs.draft_answers(outputs, [])
 
 
-def test_labels_that_fit_no_output_or_two_are_a_gap() -> None:
+def test_labels_that_match_no_output_or_two_are_a_gap() -> None:
     for outputs in ([ModelTensor("p", "float32", (B, 3))], [ModelTensor(name, "float32", (B, 2)) for name in "pq"]):
         (gap,) = placeholders.find_in_document(draft_outputs.draft_answers(outputs, ["a", "b"]))
         assert gap == ("output.tensor", f"{BLANK}: the tensor of (B, 2) numbers, one a label")

@@ -9,7 +9,7 @@ FILE = ModelTensor("file", "uint8", (None,))
 TOKENS = ModelTensor("ids", "int64", ("t",))
 
 
-def test_an_open_first_dimension_is_a_length_where_no_input_has_one() -> None:
+def test_an_open_first_dimension_is_a_length_if_no_input_has_one() -> None:
     document = draft_answer_to_one([ModelTensor("y", "int64", ("k",))], [IMAGE], [])
     assert document == {"output": {"tensor": "y", "shape": [-1]}}
     document = draft_answer_to_one([ModelTensor("y", "float32", ("k", 6))], [IMAGE], [])
@@ -21,7 +21,7 @@ def test_an_answer_for_each_token_is_as_long_as_the_event() -> None:
     assert document == {"output": {"tensor": "y", "shape": [-1, 9]}}
 
 
-def test_a_person_says_whether_an_open_first_dimension_is_a_batch_of_one() -> None:
+def test_the_user_states_whether_an_open_first_dimension_is_a_batch_of_one() -> None:
     document = draft_answer_to_one([ModelTensor("y", "float32", ("n", 9))], [FILE], [])["output"]["shape"]
     assert document == f"{BLANK}: [-1, 9] where the answer has any length, [9] where its first dimension is a batch of one"
 
@@ -38,6 +38,6 @@ def test_a_row_as_long_as_the_event_is_a_list() -> None:
     assert draft_answer_to_one([ModelTensor("y", "int64", (1, None))], [sound], []) == {"output": {"tensor": "y"}}
 
 
-def test_a_fixed_shape_says_enough() -> None:
+def test_a_fixed_shape_needs_no_statement() -> None:
     assert draft_answer_to_one([ModelTensor("y", "float32", (1, 3))], [IMAGE], []) == {"output": {"tensor": "y"}}
     assert draft_answer_to_one([ModelTensor("y", "float32", ())], [IMAGE], []) == {"output": {"tensor": "y"}}

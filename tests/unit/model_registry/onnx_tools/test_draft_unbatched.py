@@ -1,4 +1,4 @@
-"""Models that take one event at a time are told by their shapes, and drafted with "batch": false."""
+"""Models that take one event at a time are recognised by their shapes, and drafted with "batch": false."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ Y = ModelTensor("y", "float32", ("n", 1))
         ([("t", 4)], (1, 1), "first axes of input 'x0' ['t', 4] and output 'y' [1, 1] differ"),
     ],
 )
-def test_shapes_tell_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, expected: str) -> None:
+def test_shapes_determine_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, expected: str) -> None:
     tensors = [ModelTensor(f"x{at}", "float32", shape) for at, shape in enumerate(inputs)]
     reason = draft_unbatched.reason_for_single_events(tensors, [ModelTensor("y", "float32", output)])
     assert reason == expected or (expected and expected in reason)
@@ -62,24 +62,24 @@ def test_a_file_of_bytes_is_no_batch() -> None:
         ((1, 2), [{"a": 1, "b": 2}], {"shape": [1, 2]}),
     ],
 )
-def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
+def test_an_input_is_drafted_with_its_complete_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
     tensor = ModelTensor("x", "float32", shape)
     drafted = draft_unbatched.add_open_batch(tensor, alone=True)
-    (reason,), _ = draft_inputs.draft_inputs([drafted], draft_events.values(events))
-    whole = draft_unbatched.draft_single_input(reason, tensor, drafted)
-    assert whole | document | {"batch": False} == whole
-    for field in whole["fields"]:
+    (batched,), _ = draft_inputs.draft_inputs([drafted], draft_events.values(events))
+    single = draft_unbatched.draft_single_input(batched, tensor, drafted)
+    assert single | document | {"batch": False} == single
+    for field in single["fields"]:
         if isinstance(field, dict) and "max_length" in field:
             field["max_length"] = 64
-    whole["fields"] = [tensor for tensor in whole["fields"] if not placeholders.is_placeholder(tensor)]
-    assert parse_signature(json.dumps({"inputs": [whole], "output": {"tensor": "y"}})).alone
+    single["fields"] = [field for field in single["fields"] if not placeholders.is_placeholder(field)]
+    assert parse_signature(json.dumps({"inputs": [single], "output": {"tensor": "y"}})).alone
 
 
-def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
+def test_a_mask_has_the_complete_shape_and_nothing_is_padded() -> None:
     tensors = [ModelTensor("ids", "int64", (1, "len")), ModelTensor("ids_mask", "bool", (1, "len"))]
     opened = [draft_unbatched.add_open_batch(tensor, alone=True) for tensor in tensors]
-    reason, _ = draft_inputs.draft_inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
-    ids, mask = (draft_unbatched.draft_single_input(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
+    batched, _ = draft_inputs.draft_inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
+    ids, mask = (draft_unbatched.draft_single_input(*parts) for parts in zip(batched, tensors, opened, strict=True))
     assert ids["shape"] == [1, -1]
     assert "pad" not in ids
     assert (mask["shape"], mask["batch"], mask["mask_of"]) == ([1, -1], False, "ids")
@@ -90,17 +90,17 @@ def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
 def test_an_input_that_no_field_feeds_is_a_constant() -> None:
     tensors = [ModelTensor("x", "float32", (1, 2)), ModelTensor("state", "float32", (1, 1, 8))]
     opened = [draft_unbatched.add_open_batch(tensor, alone=True) for tensor in tensors]
-    reason, _ = draft_inputs.draft_inputs(opened, draft_events.values([{"x": [1, 2]}]))
-    _, state = (draft_unbatched.draft_single_input(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
+    batched, _ = draft_inputs.draft_inputs(opened, draft_events.values([{"x": [1, 2]}]))
+    _, state = (draft_unbatched.draft_single_input(*parts) for parts in zip(batched, tensors, opened, strict=True))
     assert placeholders.is_placeholder(state["value"])
     assert state["batch"] is False
 
 
-def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> None:
+def test_an_input_of_an_event_without_the_batch_of_one_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 3, 2, 2))
     drafted = draft_unbatched.add_open_batch(tensor, alone=True)
-    (reason,), _ = draft_inputs.draft_inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
-    document = draft_unbatched.draft_single_input(reason, tensor, drafted)
+    (batched,), _ = draft_inputs.draft_inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
+    document = draft_unbatched.draft_single_input(batched, tensor, drafted)
     assert document["shape"] == [1, 3, 2, 2]
     (gap,) = document["fields"]
     assert "an array of shape [1, 3, 2, 2], nested or flat; the examples have x, of shape [3, 2, 2], which does not fit" in gap
@@ -109,8 +109,8 @@ def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> No
 def test_the_only_input_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 1, 8))
     drafted = draft_unbatched.add_open_batch(tensor, alone=True)
-    (reason,), _ = draft_inputs.draft_inputs([drafted], draft_events.values([{"a": "text"}]))
-    assert "fields" in draft_unbatched.draft_single_input(reason, tensor, drafted, only=True)
+    (batched,), _ = draft_inputs.draft_inputs([drafted], draft_events.values([{"a": "text"}]))
+    assert "fields" in draft_unbatched.draft_single_input(batched, tensor, drafted, only=True)
 
 
 def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> None:
@@ -140,20 +140,20 @@ def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], 
 
 
 @pytest.mark.parametrize("size", [1, 8])
-def test_the_batch_that_only_the_inputs_name_is_the_outputs_too(size: int) -> None:
+def test_the_batch_that_only_the_inputs_name_applies_to_the_outputs(size: int) -> None:
     x, y = ModelTensor("x", "float32", ("batch_size", 4)), ModelTensor("y", "float32", (size, 2))
     outputs = draft_unbatched.batched([x], [y])
     assert [tensor.shape for tensor in outputs] == [(None, 2)]
     assert draft_unbatched.reason_for_single_events([x], outputs) == ""
 
 
-def test_an_output_of_a_fixed_size_stays_beside_another_axis() -> None:
+def test_an_output_of_a_fixed_size_is_unchanged_beside_another_axis() -> None:
     y = ModelTensor("y", "float32", (1, 1))
     assert draft_unbatched.batched([ModelTensor("x", "float32", ("t", 4))], [y]) == [y]
     assert draft_unbatched.batched([ModelTensor("x", "float32", (1, 4))], [y]) == [y]
 
 
-def test_an_event_feeds_what_has_a_batch_of_one_or_an_open_axis_and_everything_where_nothing_has() -> None:
+def test_events_feed_inputs_with_a_batch_of_one_or_an_open_axis_and_else_all_inputs() -> None:
     image, anchors = ModelTensor("image", "float32", (1, 4)), ModelTensor("anchors", "float32", (9, 2))
     assert draft_unbatched.select_event_inputs([image, anchors]) == [image]
     series, state = ModelTensor("series", "float32", (10, "batch", 4)), ModelTensor("state", "float32", (1, 1, 3))

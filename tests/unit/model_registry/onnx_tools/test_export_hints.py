@@ -1,4 +1,4 @@
-"""A model that is not ONNX: the error names its exporter, and nothing of it is unpickled."""
+"""A model that is not ONNX: the error names its exporter, and the file is not unpickled."""
 
 import pickle
 from pathlib import Path
@@ -11,7 +11,7 @@ from model_registry.onnx_tools import onnx_reader
 
 
 class Bomb:
-    """Writes a file where it is unpickled."""
+    """An object whose pickle writes a file when it is loaded."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark

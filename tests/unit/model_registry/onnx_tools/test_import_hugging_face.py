@@ -1,4 +1,4 @@
-"""Folders of Hugging Face become packages that take texts; a part that cannot be fused is refused by its name."""
+"""Folders of Hugging Face become packages that take texts. A part that cannot be fused is refused with its name."""
 
 import json
 import shutil
@@ -46,8 +46,8 @@ def test_a_classifier_gives_the_probabilities_of_its_labels(folder: Path) -> Non
     assert signature["labels"] == list(hugging_face.LABELS)
     assert drafted["gaps"] == [gap for gap in drafted["gaps"] if gap.startswith("README.md")]
     for line in map(json.loads, (folder / "reviews-1.0.0" / "golden.jsonl").read_text().splitlines()):
-        given = {entry["label"]: entry["score"] for entry in line["score"]}
-        assert given == pytest.approx(hugging_face.probabilities(trained, line["event"]["text"]), abs=1e-5)
+        scores = {entry["label"]: entry["score"] for entry in line["score"]}
+        assert scores == pytest.approx(hugging_face.probabilities(trained, line["event"]["text"]), abs=1e-5)
 
 
 def test_the_pooling_is_that_of_the_folder(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def onnx_folder(path: Path, inputs: list[dict[str, Any]], example: Any) -> None:
     mlflow_folders.write(path, "onnx", {"data": "model.onnx", "onnx_version": "1.23.2"}, example, inputs)
 
 
-def test_an_onnx_model_is_taken_as_it_is(folder: Path) -> None:
+def test_an_onnx_model_is_copied_unchanged(folder: Path) -> None:
     tensor = {"name": "X", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, 2]}}
     onnx_folder(folder / "linear", [tensor], {"X": [[86.15, 2.0], [85.25, 5.0]]})
     answer("init", "linear")
@@ -199,7 +199,7 @@ def test_an_example_that_the_model_cannot_score_is_refused(tmp_path: Path, examp
 
 
 @pytest.mark.parametrize(
-    ("found", "replacement", "message"),
+    ("original", "replacement", "message"),
     [
         ("  sklearn:", "  prophet:", "has the flavours prophet, python_function, none of which can be packaged"),
         ('"type": "string"', '"type": "datetime"', "column 'country' of the signature has the type 'datetime'"),
@@ -211,10 +211,10 @@ def test_an_example_that_the_model_cannot_score_is_refused(tmp_path: Path, examp
         ("inputs: '[", "inputs: '[{", "the signature in orders/MLmodel is not valid JSON"),
     ],
 )
-def test_what_is_wrong_with_a_folder_is_named(folder: Path, saved: Path, found: str, replacement: str, message: str) -> None:
+def test_a_fault_of_a_folder_is_named(folder: Path, saved: Path, original: str, replacement: str, message: str) -> None:
     shutil.copytree(saved, folder / "orders")
     mlmodel = folder / "orders" / "MLmodel"
-    mlmodel.write_text(mlmodel.read_text().replace(found, replacement))
+    mlmodel.write_text(mlmodel.read_text().replace(original, replacement))
     assert message in run("init", "orders", code=3).stderr
     assert not (folder / "orders-1.0.0").exists()
 

@@ -1,4 +1,4 @@
-"""What is read off an ONNX file, beside the library that writes them; and that no bytes at all do anything but be refused."""
+"""The reader of ONNX files, compared with the library that writes them; other bytes are refused."""
 
 import contextlib
 from pathlib import Path
@@ -134,7 +134,7 @@ def test_depth_and_the_number_of_fields_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x0a", b"\xff" * 12, b"\x0b", b"\x00\x00", b"\x0d\x00", b"\x3a\x80"])
-def test_lengths_that_lie_are_refused(data: bytes) -> None:
+def test_wrong_lengths_are_refused(data: bytes) -> None:
     with pytest.raises(Corrupt):
         onnx_reader.parse(data)
 

@@ -1,4 +1,4 @@
-"""A final ZipMap is removed, and what is another sequence gets the advice that is right for it."""
+"""A final ZipMap is removed, and another sequence is refused with the matching remedy."""
 
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,9 @@ def test_the_output_of_a_final_zipmap_becomes_a_tensor(tmp_path: Path, classes: 
     unzipped = remove_zipmap.without(path)
     assert unzipped is not None
     assert remove_zipmap.compare(path, unzipped) == ""
-    stated = onnx_reader.parse(unzipped.data)
-    assert stated.outputs[1] == ModelTensor("probability", "float32", (None, 2))
-    assert not remove_zipmap.is_in(stated)
+    parsed = onnx_reader.parse(unzipped.data)
+    assert parsed.outputs[1] == ModelTensor("probability", "float32", (None, 2))
+    assert not remove_zipmap.is_in(parsed)
     x = np.array([[0, 0], [0, 9]], np.float32)
     (rows,) = ort.InferenceSession(unzipped.data).run(["probability"], {"x": x})
     assert rows[0].tolist() == [0.5, 0.5]
@@ -58,12 +58,12 @@ def test_the_output_of_a_final_zipmap_becomes_a_tensor(tmp_path: Path, classes: 
     )
 
 
-def test_a_zipmap_without_classes_is_said_to_name_none() -> None:
+def test_the_note_of_a_zipmap_states_the_missing_classes() -> None:
     note = remove_zipmap.note(remove_zipmap.Unzipped(b"", {"p": []}), "it does not load")
     assert note == "the final ZipMap was removed (the numbers were not compared: it does not load): output 'p' names no classes"
 
 
-def test_a_fixed_batch_of_one_stays_in_the_output(tmp_path: Path) -> None:
+def test_a_fixed_batch_of_one_remains_in_the_output(tmp_path: Path) -> None:
     zipped(tmp_path / "model.onnx", {"classlabels_int64s": [0, 1]}, 1)
     unzipped = remove_zipmap.without(tmp_path / "model.onnx")
     assert unzipped is not None
@@ -80,12 +80,12 @@ def test_other_numbers_are_rejected(tmp_path: Path) -> None:
         remove_zipmap.compare(tmp_path / "model.onnx", swapped)
 
 
-def test_a_model_without_a_final_zipmap_stays(tmp_path: Path) -> None:
+def test_a_model_without_a_final_zipmap_is_unchanged(tmp_path: Path) -> None:
     models.linear(tmp_path / "model.onnx", 2.0)
     assert remove_zipmap.without(tmp_path / "model.onnx") is None
 
 
-def test_labels_are_no_scores_beside_what_is_no_tensor() -> None:
+def test_labels_are_no_scores_beside_an_output_that_is_no_tensor() -> None:
     with pytest.raises(
         Refused, match=r"output 'p' is a sequence of maps, not a tensor, and the others have no score"
     ) as caught:

@@ -58,18 +58,18 @@ def test_dynamic_quantisation_is_rejected_unless_the_signature_accepts_its_diffe
     assert prepare(tmp_path).onnxruntime_version
 
 
-def test_a_model_that_zeros_make_fail_needs_a_golden_example(tmp_path: Path) -> None:
+def test_a_model_that_fails_with_zeros_needs_a_golden_example(tmp_path: Path) -> None:
     x, y = models.tensor("x", TensorProto.INT64, "n"), models.tensor("y", TensorProto.FLOAT, "n")
     nodes = [helper.make_node("Sub", ["x", "three"], ["at"]), helper.make_node("Gather", ["table", "at"], ["y"])]
     table, three = models.constant("table", [0.5, 0.75]), models.constant("three", [3], np.int64)
     models.save(nodes, [x], [y], tmp_path / "model.onnx", [table, three])
-    stated = {"inputs": [{"tensor": "x", "dtype": "int64", "shape": [], "fields": ["x"]}], "output": {"tensor": "y"}}
-    batch_models.complete(tmp_path, stated, [])
+    document = {"inputs": [{"tensor": "x", "dtype": "int64", "shape": [], "fields": ["x"]}], "output": {"tensor": "y"}}
+    batch_models.complete(tmp_path, document, [])
     (tmp_path / "golden.jsonl").unlink()
     with pytest.raises(Refused, match="cannot run the model") as caught:
         prepare(tmp_path)
     assert caught.value.hint == run_golden_examples.ZEROS
-    batch_models.complete(tmp_path, stated, [{"event": {"x": 4}, "score": 0.75, "tolerance": 1e-4}])
+    batch_models.complete(tmp_path, document, [{"event": {"x": 4}, "score": 0.75, "tolerance": 1e-4}])
     assert prepare(tmp_path).onnxruntime_version
 
 
@@ -83,7 +83,7 @@ def alone_and_tolerant(folder: Path) -> None:
     (folder / "golden.jsonl").write_text(caught.value.lines)
 
 
-def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_batch(tmp_path: Path) -> None:
+def test_golden_examples_are_compared_alone_if_scores_may_depend_on_their_batch(tmp_path: Path) -> None:
     alone_and_tolerant(tmp_path)
     assert prepare(tmp_path).onnxruntime_version
 
@@ -100,7 +100,7 @@ def test_a_mask_of_the_wrong_polarity_is_rejected_and_either_can_be_written(tmp_
     assert "\"marks\" of mask 'mask'" in str(caught.value.hint)
 
 
-def test_the_answers_that_push_prints_are_those_to_each_event_alone(tmp_path: Path) -> None:
+def test_push_prints_the_answer_to_each_event_alone(tmp_path: Path) -> None:
     batch_models.running_sum(tmp_path / "model.onnx")
     batch_models.complete(tmp_path, FOUR, [GOLDEN | {"score": BLANK}] * 2)
     with pytest.raises(MissingScores) as caught:

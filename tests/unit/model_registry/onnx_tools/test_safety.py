@@ -1,4 +1,4 @@
-"""What is settled about a model before anything loads it."""
+"""The checks of a model before it is loaded."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ X, Y = ModelTensor("x", "float32", ("N", 2)), ModelTensor("y", "float32", ("N", 
 
 
 def write(path: Path, location: str = "", domain: str = "", opset: int = 17, offset: int = 0, length: int = 8) -> Path:
-    """y = x @ w, the weights in another file if `location` says so."""
+    """Write y = x @ w, with the weights in the file `location` if it is given."""
     weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
     if location:
         onnx.external_data_helper.set_external_data(weights, location, offset=offset, length=length)
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
     return package
 
 
-def test_weights_inside_the_package_are_fine(folder: Path) -> None:
+def test_weights_inside_the_package_are_accepted(folder: Path) -> None:
     for location in ("", "weights.bin", "data/weights.bin"):
         result = safety.check(write(folder / "model.onnx", location), None)
         assert [external.location for external in result.external] == [location][: bool(location)]
@@ -91,7 +91,7 @@ def test_weights_beyond_the_file_are_refused(folder: Path, offset: int, length: 
         safety.check(write(folder / "model.onnx", "weights.bin", offset=offset, length=length), None)
 
 
-def test_an_opset_that_no_runtime_promises_and_another_signature_are_refused(tmp_path: Path) -> None:
+def test_an_unsupported_opset_and_another_signature_are_refused(tmp_path: Path) -> None:
     model = write(tmp_path / "model.onnx")
     safety.check(model, signed())
     with pytest.raises(Refused, match="the signature states float64"):
@@ -101,14 +101,14 @@ def test_an_opset_that_no_runtime_promises_and_another_signature_are_refused(tmp
 
 
 def test_operators_of_other_domains_are_refused_unless_allowed(tmp_path: Path) -> None:
-    contrib, own_domain = write(tmp_path / "a.onnx", domain="com.microsoft"), write(tmp_path / "b.onnx", domain="org.example")
+    contrib, custom = write(tmp_path / "a.onnx", domain="com.microsoft"), write(tmp_path / "b.onnx", domain="org.example")
     safety.check(contrib, None)
     with pytest.raises(Refused, match=r"'MatMul' of domain 'com\.microsoft'"):
         safety.check(contrib, None, ())
     with pytest.raises(Refused, match=r"'MatMul' of domain 'org\.example'") as caught:
-        safety.check(own_domain, None)
+        safety.check(custom, None)
     assert "model.op_domains" in caught.value.hint
-    safety.check(own_domain, None, ("org.example",))
+    safety.check(custom, None, ("org.example",))
     local = OnnxFile(operators={("org.local", "F")}, functions={("org.local", "F")})
     assert safety.operator_fault(local, ()) is None
 
@@ -161,14 +161,14 @@ def shaped(*shape: int) -> Signature:
         (shaped(2, 1), [X], [Y], "the signature states (B, 2, 1), but the model requires ['N', 2]; write \"shape\": [2]"),
     ],
 )
-def test_why_a_signature_does_not_fit(
+def test_a_contradicting_signature_is_refused_with_the_reason(
     signature: Signature, inputs: list[ModelTensor], outputs: list[ModelTensor], message: str | None
 ) -> None:
     result = find_fault(signature, inputs, outputs)
     assert (result is None) if message is None else (result is not None and message in result)
 
 
-def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
+def test_a_signature_is_derived_if_the_model_leaves_no_choice() -> None:
     pixels = derive([ModelTensor("pixels", "float32", ("N", 784))], [ModelTensor("scores", "float32", (None, 10))])
     assert pixels.inputs == (TensorInput("pixels", "float32", (InputField("pixels", "float32", array=784),)),)
     assert pixels.outputs == (Output(None, "scores", None),)
@@ -207,10 +207,10 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ([], [Y], "no inputs"),
     ],
 )
-def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[ModelTensor], outputs: list[ModelTensor], todo: str) -> None:
+def test_a_model_that_leaves_a_choice_has_a_skeleton(inputs: list[ModelTensor], outputs: list[ModelTensor], todo: str) -> None:
     with pytest.raises(Underivable) as caught:
         derive(inputs, outputs)
-    assert any(todo in tensor for tensor in caught.value.gaps)
+    assert any(todo in gap for gap in caught.value.gaps)
     assert '"inputs"' in caught.value.skeleton
 
 
@@ -231,8 +231,8 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
     inputs = [ModelTensor(name, "int64", ("batch", "sequence")) for name in names]
     with pytest.raises(Underivable) as caught:
         derive([*inputs, ModelTensor("frames", "float32", ("batch", "time", 80))], [Y])
-    assert not any("attention_mask" in doubt for doubt in caught.value.gaps)
-    assert all('{"name": ..., "array": true, "max_length": 512}' in doubt for doubt in caught.value.gaps)
+    assert not any("attention_mask" in gap for gap in caught.value.gaps)
+    assert all('{"name": ..., "array": true, "max_length": 512}' in gap for gap in caught.value.gaps)
     document = json.loads(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
     assert [place for place, _ in placeholders.find_in_document(document)] == [
         "inputs[0].pad",
@@ -251,7 +251,7 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
     ]
 
 
-def test_a_skeleton_holds_what_is_known() -> None:
+def test_a_skeleton_has_the_derived_parts() -> None:
     with pytest.raises(Underivable) as caught:
         derive(
             [X, ModelTensor("c", "string", (None, 1))],
@@ -263,7 +263,7 @@ def test_a_skeleton_holds_what_is_known() -> None:
     assert signature.outputs == (Output(None, "p", 1),)
 
 
-def test_needs_survive_a_manifest() -> None:
+def test_requirements_are_read_back_from_a_manifest() -> None:
     result = runtime_requirements.derive_requirements(
         OnnxFile(ir_version=13, opsets={"": 25, "ai.onnx.ml": 5}), ("cuda", "cpu")
     )
@@ -273,10 +273,10 @@ def test_needs_survive_a_manifest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("opset", "ir", "first"), [(7, 3, "1.23"), (23, 11, "1.23"), (24, 11, "1.24"), (23, 12, "1.24"), (26, 13, "1.25")]
+    ("opset", "ir", "lowest"), [(7, 3, "1.23"), (23, 11, "1.23"), (24, 11, "1.24"), (23, 12, "1.24"), (26, 13, "1.25")]
 )
-def test_the_first_runtime_that_will_do(opset: int, ir: int, first: str) -> None:
-    assert runtime_requirements.derive_requirements(OnnxFile(ir_version=ir, opsets={"": opset}))[RUNTIME] == first
+def test_the_lowest_sufficient_runtime_is_required(opset: int, ir: int, lowest: str) -> None:
+    assert runtime_requirements.derive_requirements(OnnxFile(ir_version=ir, opsets={"": opset}))[RUNTIME] == lowest
 
 
 @pytest.mark.parametrize(
@@ -295,13 +295,13 @@ def test_the_first_runtime_that_will_do(opset: int, ir: int, first: str) -> None
         ({DEVICE: "cpu,cuda"}, "1.24", "cuda", None),
     ],
 )
-def test_what_is_missing_is_named(stated: dict[str, str], version: str, device: str, message: str | None) -> None:
+def test_a_missing_requirement_is_named(stated: dict[str, str], version: str, device: str, message: str | None) -> None:
     result = runtime_requirements.missing_requirement(stated, onnxruntime=version, device=device)
     assert (result is None) if message is None else (result is not None and message in result)
 
 
 @pytest.mark.parametrize("key", [OPSET, IR, RUNTIME, DEVICE])
-def test_an_annotation_that_says_nothing_is_corrupt(key: str) -> None:
+def test_an_invalid_annotation_is_corrupt(key: str) -> None:
     with pytest.raises(Corrupt, match=f"{key} is"):
         runtime_requirements.missing_requirement({key: "!"}, onnxruntime="1.23", device="cpu")
 

@@ -1,4 +1,4 @@
-"""The token ids of the fused tokenizer are those of the library `tokenizers`, alone, in a batch, and cut off."""
+"""The token ids of the fused tokenizer equal those of the library `tokenizers`: alone, in a batch, and truncated."""
 
 from collections.abc import Callable
 
@@ -67,7 +67,7 @@ def fused(trained: Tokenizer) -> Callable[[list[str]], list[list[list[int]]]]:
 
 
 @pytest.mark.parametrize("lower", [True, False], ids=["uncased", "cased"])
-def test_the_token_ids_are_those_of_tokenizers(lower: bool) -> None:
+def test_the_token_ids_equal_those_of_tokenizers(lower: bool) -> None:
     trained = hugging_face.tokenizer(lower=lower)
     run = fused(trained)
     trained.enable_truncation(MAX_LENGTH)

@@ -1,4 +1,4 @@
-"""A score may not depend on the events that share its batch: what the probe of a model finds, model by model."""
+"""A score must not depend on the other events of its batch: the result of the probe for several models."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ X = {
 }
 EXACT = {key: value for key, value in X.items() if key != "pad"}
 MASK = {"tensor": "mask", "dtype": "bool", "mask_of": "x"}
-ONE, MORE = [[1, 2, 3, 4]], [[1, 2, 3, 4], [5, 6, 7, 8], [0, 1, 0, 1]]
+ONE_EVENT, THREE_EVENTS = [[1, 2, 3, 4]], [[1, 2, 3, 4], [5, 6, 7, 8], [0, 1, 0, 1]]
 
 
 class Fails(Exception):
@@ -73,7 +73,7 @@ def running_sum(feeds: Arrays) -> Any:
 
 
 def quantised(feeds: Arrays) -> Any:
-    """As dynamic quantisation: 255 steps over the range of the whole batch."""
+    """Quantise dynamically, with 255 steps over the range of the whole batch."""
     step = np.abs(feeds["x"]).max() / 127
     return np.round(feeds["x"] / step) * step @ WEIGHTS
 
@@ -88,13 +88,13 @@ def masked_mean_of_padding(feeds: Arrays) -> Any:
     return masked_mean({"x": feeds["x"], "mask": ~feeds["mask"]})
 
 
-@pytest.mark.parametrize("golden", [fixed(*ONE), fixed(*MORE), None], ids=["one", "three", "none"])
+@pytest.mark.parametrize("golden", [fixed(*ONE_EVENT), fixed(*THREE_EVENTS), None], ids=["one", "three", "none"])
 def test_a_model_that_scores_events_one_by_one_passes(golden: Tensors | None) -> None:
     assert probe(signature(FOUR), golden, linear)
 
 
 @pytest.mark.parametrize("model", [centred, running_sum])
-@pytest.mark.parametrize("golden", [fixed(*ONE), fixed(*MORE), None], ids=["one", "three", "none"])
+@pytest.mark.parametrize("golden", [fixed(*ONE_EVENT), fixed(*THREE_EVENTS), None], ids=["one", "three", "none"])
 def test_a_score_that_depends_on_other_events_is_refused_with_the_difference_and_the_remedy(
     model: Model, golden: Tensors | None
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_score_that_depends_on_other_events_is_refused_with_the_difference_and
 
 def test_one_event_at_a_time_is_right_for_a_model_of_a_series() -> None:
     alone = signature({**FOUR, "shape": [1, 4], "batch": False})
-    assert probe(alone, fixed(*MORE), running_sum)
+    assert probe(alone, fixed(*THREE_EVENTS), running_sum)
 
 
 def test_dynamic_quantisation_is_refused_unless_the_signature_accepts_its_difference() -> None:
@@ -125,21 +125,21 @@ def test_rounding_by_another_batch_size_is_no_difference() -> None:
     def rounded(feeds: Arrays) -> Any:
         return (feeds["x"] @ WEIGHTS) * np.float32(1 + 1e-6 * len(feeds["x"]))
 
-    assert probe(signature(FOUR), fixed(*MORE), rounded)
+    assert probe(signature(FOUR), fixed(*THREE_EVENTS), rounded)
 
 
 def test_a_device_may_round_as_float16_does() -> None:
     def coarse(feeds: Arrays) -> Any:
         return (feeds["x"] @ WEIGHTS) * np.float32(1 + 1e-4 * len(feeds["x"]))
 
-    assert probe(signature(FOUR), fixed(*MORE), coarse, rounds_coarsely=True)
+    assert probe(signature(FOUR), fixed(*THREE_EVENTS), coarse, rounds_coarsely=True)
     with pytest.raises(Refused, match="depends on its batch"):
-        probe(signature(FOUR), fixed(*MORE), coarse)
+        probe(signature(FOUR), fixed(*THREE_EVENTS), coarse)
 
 
 def test_no_batch_is_larger_than_those_that_are_served() -> None:
-    assert max(probe(signature(FOUR), fixed(*MORE), linear, max_rows=2)) == 2
-    assert max(probe(signature(FOUR), fixed(*MORE), centred, max_rows=1)) == 1
+    assert max(probe(signature(FOUR), fixed(*THREE_EVENTS), linear, max_rows=2)) == 2
+    assert max(probe(signature(FOUR), fixed(*THREE_EVENTS), centred, max_rows=1)) == 1
     long = {**X, "fields": [{"name": "x", "array": True, "max_length": 1 << 15}]}
     rows = varying([1.0] * 6000, [2.0] * 7000)
     assert max(probe(signature(long, MASK), rows, masked_mean)) == 2
@@ -150,7 +150,7 @@ def test_a_text_of_another_event_is_refused() -> None:
         return np.array([f"class {feeds['x'].argmax()}"] * len(feeds["x"]), object)
 
     with pytest.raises(Refused, match=r"scores 'class 3' alone, but 'class \d+'"):
-        probe(signature(FOUR), fixed(*MORE), largest)
+        probe(signature(FOUR), fixed(*THREE_EVENTS), largest)
 
 
 def test_whole_numbers_are_equal_unless_the_signature_accepts_a_difference() -> None:
@@ -158,15 +158,15 @@ def test_whole_numbers_are_equal_unless_the_signature_accepts_a_difference() -> 
         return np.full(len(feeds["x"]), 70_000 + len(feeds["x"]))
 
     with pytest.raises(Refused, match=r"scores '70001' alone, but '700\d+' beside other events; .* but at most 0 is allowed"):
-        probe(signature(FOUR), fixed(*MORE), numbered)
-    assert probe(signature(FOUR, batch_tolerance=20), fixed(*MORE), numbered)
+        probe(signature(FOUR), fixed(*THREE_EVENTS), numbered)
+    assert probe(signature(FOUR, batch_tolerance=20), fixed(*THREE_EVENTS), numbered)
 
 
 def test_a_model_that_gives_two_answers_to_one_event_is_refused() -> None:
     random = np.random.default_rng(0)
     for stated in (signature(FOUR), signature({**FOUR, "shape": [1, 4], "batch": False})):
         with pytest.raises(Refused, match="two different answers to the same event"):
-            probe(stated, fixed(*ONE), lambda feeds: random.random(np.atleast_2d(feeds["x"]).shape[0]))
+            probe(stated, fixed(*ONE_EVENT), lambda feeds: random.random(np.atleast_2d(feeds["x"]).shape[0]))
 
 
 def test_a_model_that_answers_one_event_only_is_refused_with_its_error_and_the_remedy() -> None:
@@ -176,21 +176,21 @@ def test_a_model_that_answers_one_event_only_is_refused_with_its_error_and_the_r
         return linear(feeds)
 
     with pytest.raises(Refused, match=r"answers one event at a time, but not 3 events together: cannot reshape") as caught:
-        probe(signature(FOUR), fixed(*ONE), single)
+        probe(signature(FOUR), fixed(*ONE_EVENT), single)
     assert '"batch": false' in str(caught.value.hint)
 
 
-def test_variations_that_a_model_cannot_answer_are_left_out() -> None:
+def test_variations_that_a_model_cannot_answer_are_omitted() -> None:
     def strict(feeds: Arrays) -> Any:
         if (feeds["x"] % 1).any():
             raise Fails("no whole number")
         return linear(feeds)
 
-    assert max(probe(signature(FOUR), fixed(*MORE), strict)) > 1
+    assert max(probe(signature(FOUR), fixed(*THREE_EVENTS), strict)) > 1
 
 
 @pytest.mark.parametrize("factor", batch_probe.FACTORS)
-def test_no_number_becomes_zero_that_was_none(factor: float) -> None:
+def test_no_other_number_becomes_zero(factor: float) -> None:
     integers = signature({**FOUR, "dtype": "int64"})
     rows = {"x": np.array([[1, -1, 7, 0]])}
     caught = batch_probe._varied(integers, rows, factor)["x"]
@@ -220,13 +220,13 @@ def test_a_model_that_counts_padding_is_refused_and_right_at_exact_lengths(golde
     assert probe(signature(EXACT), golden, mean)
 
 
-def test_padding_is_compared_with_the_exact_length_where_one_bucket_holds_all_lengths() -> None:
+def test_padding_is_compared_with_the_exact_length_if_one_bucket_has_all_lengths() -> None:
     short = {**X, "fields": [{"name": "x", "array": True, "max_length": 8}]}
     with pytest.raises(Refused, match="padded to the length of others"):
         probe(signature(short), varying([1, 2], [3, 4]), lambda feeds: feeds["x"].mean(axis=1))
 
 
-def test_events_of_one_length_that_depend_on_each_other_are_told_from_padding() -> None:
+def test_events_of_one_length_that_depend_on_each_other_are_distinguished_from_padding() -> None:
     def centred_mean(feeds: Arrays) -> Any:
         mean = masked_mean(feeds)
         return mean - mean.mean()
@@ -248,10 +248,10 @@ def test_an_event_that_is_too_short_without_padding_is_compared_as_it_is_served(
 @pytest.mark.parametrize("golden", [varying([1, 3], [2, 4, 9]), None], ids=["golden", "none"])
 @pytest.mark.parametrize("inputs", [X, EXACT, {**EXACT, "shape": [1, -1], "batch": False}], ids=["padded", "exact", "alone"])
 def test_a_model_with_fewer_positions_than_the_largest_length_is_refused(inputs: dict[str, Any], golden: Any) -> None:
-    def positions(most: int) -> Model:
+    def positions(count: int) -> Model:
         def model(feeds: Arrays) -> Any:
-            if feeds["x"].shape[1] > most:
-                raise Fails(f"index {most} is out of bounds")
+            if feeds["x"].shape[1] > count:
+                raise Fails(f"index {count} is out of bounds")
             return feeds["x"].sum(axis=1)
 
         return model
@@ -264,17 +264,17 @@ def test_a_model_with_fewer_positions_than_the_largest_length_is_refused(inputs:
     assert probe(signature(inputs), golden, positions(64))
 
 
-@pytest.mark.parametrize("most", [16, 64])
-def test_a_model_that_answers_one_length_only_is_refused_without_golden_examples_of_another(most: int) -> None:
+@pytest.mark.parametrize("length", [16, 64])
+def test_a_model_that_answers_one_length_only_is_refused_without_golden_examples_of_another(length: int) -> None:
     def frozen(feeds: Arrays) -> Any:
-        if feeds["x"].shape[1] != most:
-            raise Fails(f"{most} by {feeds['x'].shape[1]}")
+        if feeds["x"].shape[1] != length:
+            raise Fails(f"{length} by {feeds['x'].shape[1]}")
         return feeds["x"].sum(axis=1)
 
-    inputs = {**EXACT, "fields": [{"name": "x", "array": True, "max_length": most}]}
-    with pytest.raises(Refused, match=f"does not answer generated events that are shorter than the largest length, {most}"):
+    inputs = {**EXACT, "fields": [{"name": "x", "array": True, "max_length": length}]}
+    with pytest.raises(Refused, match=f"does not answer generated events that are shorter than the largest length, {length}"):
         probe(signature(inputs), None, frozen)
-    assert probe(signature(inputs), varying([1.0] * most), frozen)
+    assert probe(signature(inputs), varying([1.0] * length), frozen)
 
 
 def test_several_lengths_share_a_run_only_where_they_are_padded() -> None:
@@ -287,17 +287,17 @@ def test_several_lengths_share_a_run_only_where_they_are_padded() -> None:
 
 def test_a_slow_model_is_compared_in_one_batch() -> None:
     now = iter(range(0, 10_000, 60))
-    sizes = probe(signature(FOUR), fixed(*MORE), linear, lambda: float(next(now)))
+    sizes = probe(signature(FOUR), fixed(*THREE_EVENTS), linear, lambda: float(next(now)))
     assert [size for size in sizes if size > 1] == [2]
     now = iter(range(0, 10_000, 60))
     with pytest.raises(Refused, match="depends on its batch"):
-        probe(signature(FOUR), fixed(*MORE), centred, lambda: float(next(now)))
+        probe(signature(FOUR), fixed(*THREE_EVENTS), centred, lambda: float(next(now)))
 
 
 def test_a_probe_has_few_runs_and_few_events() -> None:
-    assert sum(probe(signature(FOUR), fixed(*MORE * 50), linear)) <= 200
+    assert sum(probe(signature(FOUR), fixed(*THREE_EVENTS * 50), linear)) <= 200
     assert sum(probe(signature(X, MASK), varying(*([1.0] * n for n in range(1, 60))), masked_mean)) <= 270
-    assert sum(probe(signature(FOUR), fixed(*MORE), linear)) <= 30
+    assert sum(probe(signature(FOUR), fixed(*THREE_EVENTS), linear)) <= 30
 
 
 SIX = [[1, 2, 3, 4], [5, 6, 7, 8], [0, 1, 0, 1], [2, 2, 2, 2], [9, 0, 0, 1], [3, 1, 3, 1]]
@@ -334,7 +334,7 @@ def test_without_an_answer_there_is_nothing_to_compare() -> None:
     def fails(_: Arrays) -> Any:
         raise Fails
 
-    probe(signature(FOUR), fixed(*ONE), fails)
+    probe(signature(FOUR), fixed(*ONE_EVENT), fails)
     probe(signature(FOUR), None, fails)
 
 
@@ -344,7 +344,7 @@ def test_a_batch_tolerance_is_a_number_above_zero(value: Any) -> None:
         signature(FOUR, batch_tolerance=value)
 
 
-def test_a_signature_is_written_as_it_was_read() -> None:
+def test_a_signature_with_a_batch_tolerance_is_read_back() -> None:
     for stated in (signature(FOUR, batch_tolerance=0.02), signature(X, {**MASK, "marks": "padding"}), signature(X, MASK)):
         assert parse_signature(stated.to_json()) == stated
 

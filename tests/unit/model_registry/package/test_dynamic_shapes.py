@@ -1,4 +1,4 @@
-"""Signatures with lengths that vary: what they may say, and which events of one are good for another."""
+"""Signatures with varying lengths: the valid declarations, and the compatibility of their events."""
 
 import json
 from typing import Any
@@ -30,11 +30,11 @@ def signature(*inputs: dict[str, Any]) -> Signature:
     return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
 
-def test_what_a_signature_says_of_lengths() -> None:
+def test_a_signature_declares_lengths() -> None:
     parsed = signature(IDS, TYPES, MASK, COUNT, {"tensor": "rate", "dtype": "int64", "value": 16000, "batch": False})
     assert [tensor.full_shape for tensor in parsed.inputs] == [(None, -1), (None, -1), (None, -1), (None,), ()]
     assert [tensor.tensor for tensor in parsed.fed] == ["ids", "types"]
-    assert [(tensor.array, tensor.max_length, tensor.varies) for tensor in parsed.fields] == [(512, 512, True)] * 2
+    assert [(field.array, field.max_length, field.varies) for field in parsed.fields] == [(512, 512, True)] * 2
     assert parsed.varies
     frames = signature(IDS | {"dtype": "float32", "shape": [80, -1], "pad": "nan", "axis": "time"}).inputs[0]
     assert (frames.width, frames.fields[0].max_length, frames.axis) == (80 * 512, 512, "time")
@@ -55,11 +55,11 @@ def test_what_a_signature_says_of_lengths() -> None:
         [IDS, MASK | {"dtype": "float32", "shape": [1, 1, -1]}, COUNT | {"shape": [1]}],
     ],
 )
-def test_it_is_written_as_it_is_read(inputs: list[dict[str, Any]]) -> None:
+def test_a_signature_with_lengths_is_read_back(inputs: list[dict[str, Any]]) -> None:
     parsed = signature(*inputs)
     reparsed = parse_signature(parsed.to_json())
     assert reparsed.to_json() == parsed.to_json()
-    assert repr(reparsed) == repr(parsed)  # NaN is not itself
+    assert repr(reparsed) == repr(parsed)  # NaN is not equal to itself
 
 
 FIELD = {"name": "ids", "array": True, "max_length": 512}
@@ -167,10 +167,10 @@ def test_every_mistake_is_named(inputs: list[dict[str, Any]], message: str) -> N
         ([[], []], (2, -1), None),
     ],
 )
-def test_what_is_wrong_with_an_array(value: Any, shape: tuple[int, ...], message: str | None) -> None:
-    most = 4 * max(2 if 2 in shape else 1, 1)
-    parsed = array_fault(value, most, shape, lambda tensor: value_fault(tensor, "int64"))
-    assert (parsed is None) if message is None else (parsed is not None and (parsed[0] + parsed[1]).startswith(message))
+def test_a_fault_of_an_array_is_named(value: Any, shape: tuple[int, ...], message: str | None) -> None:
+    max_elements = 4 * max(2 if 2 in shape else 1, 1)
+    fault = array_fault(value, max_elements, shape, lambda element: value_fault(element, "int64"))
+    assert (fault is None) if message is None else (fault is not None and (fault[0] + fault[1]).startswith(message))
 
 
 def field(shape: list[int], length: int, **more: Any) -> Any:
@@ -179,7 +179,7 @@ def field(shape: list[int], length: int, **more: Any) -> Any:
     return signature({"tensor": "x", "dtype": "int64", "shape": shape, "fields": [tensor], **more}).fields[0]
 
 
-def test_which_arrays_are_good_for_another_field() -> None:
+def test_arrays_that_another_field_accepts() -> None:
     assert accepts_arrays_of(field([-1], 5), field([-1], 4))
     assert not accepts_arrays_of(field([-1], 4), field([-1], 5))
     assert accepts_arrays_of(field([-1], 5), field([5], 5))
@@ -191,15 +191,15 @@ def test_which_arrays_are_good_for_another_field() -> None:
     assert not accepts_arrays_of(field([-1], 5), signature({"tensor": "x", "dtype": "int64", "fields": ["x"]}).fields[0])
 
 
-def test_fields_that_come_to_share_a_length() -> None:
+def test_fields_that_newly_share_a_length_are_found() -> None:
     other = TYPES | {"axis": "other"}
     assert find_unequal_lengths(signature(IDS, TYPES), signature(IDS, TYPES)) is None
     assert find_unequal_lengths(signature(IDS, other), signature(IDS, TYPES)) == ("ids", "types")
     assert find_unequal_lengths(signature(IDS, TYPES), signature(IDS, other)) is None
-    assert find_unequal_lengths(signature(IDS), signature(IDS, TYPES)) is None  # it is a new field: that is said of it already
+    assert find_unequal_lengths(signature(IDS), signature(IDS, TYPES)) is None  # a new field is reported as such
 
 
-def test_golden_examples_have_lengths_of_their_own() -> None:
+def test_golden_examples_have_individual_lengths() -> None:
     def lines(*events: Any) -> bytes:
         return b"\n".join(json.dumps({"event": event, "score": 1, "tolerance": 0}).encode() for event in events)
 

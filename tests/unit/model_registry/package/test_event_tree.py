@@ -1,4 +1,4 @@
-"""What stands at a path, and which fields an event can have together."""
+"""Values at paths of events, and the fields that an event can have together."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ EVENT = {"after": {"amount": 5, "none": None, "list": [1, {"x": 2}]}, "a.b": 3, 
         ("after.list[2].x", None),
     ],
 )
-def test_what_stands_at_a_path(path: str, value: Any) -> None:
+def test_the_value_at_a_path_is_returned(path: str, value: Any) -> None:
     assert look_up(EVENT, parse(path)) == value
 
 
@@ -40,7 +40,7 @@ def test_what_stands_at_a_path(path: str, value: Any) -> None:
         ("bytes.x", "bytes is of the type bytes, not an object with 'x'"),
     ],
 )
-def test_a_step_through_something_else_is_said(path: str, message: str) -> None:
+def test_a_step_through_another_type_is_an_error(path: str, message: str) -> None:
     with pytest.raises(WrongStep) as caught:
         look_up(EVENT, parse(path))
     assert str(caught.value) == message
@@ -83,7 +83,7 @@ paths = st.lists(st.tuples(st.sampled_from("abc"), st.lists(steps, max_size=3)),
 
 
 @given(paths)
-def test_what_is_placed_is_found(drawn: list[tuple[str, list[Step]]]) -> None:
+def test_placed_values_are_returned_at_their_paths(drawn: list[tuple[str, list[Step]]]) -> None:
     fields: list[tuple[str, tuple[Step, ...]]] = []
     for number, (first, more) in enumerate(drawn):
         field = (str(number), (first, *more))

@@ -1,4 +1,4 @@
-"""Fields that come from elsewhere than an event's value, and fields of bytes: what signature.json may say of them."""
+"""Fields from other sources than an event's value, and fields of bytes: their declarations in signature.json."""
 
 import json
 import math
@@ -34,7 +34,7 @@ MIXED = signature(
 )
 
 
-def test_a_signature_says_again_what_it_read() -> None:
+def test_a_signature_with_sources_is_read_back() -> None:
     reparsed = parse_signature(MIXED.to_json())
     assert reparsed.to_json() == MIXED.to_json()
     image, a, b, c, t, s = reparsed.fields
@@ -46,13 +46,13 @@ def test_a_signature_says_again_what_it_read() -> None:
     assert [tensor.full_shape for tensor in reparsed.inputs] == [(None, 2, 2), (None, 3), (None,), (None, 1)]
 
 
-def test_a_length_says_it_where_there_is_no_shape() -> None:
+def test_a_length_gives_the_size_without_a_shape() -> None:
     parsed = signature_of("int16", BYTES | {"length": 5})
     assert (parsed.inputs[0].full_shape, binary_fields.size(parsed.fields[0])) == ((None, 5), 10)
     assert binary_fields.size(signature_of("float64", BYTES, shape=[]).fields[0]) == 8
 
 
-def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
+def test_fields_of_the_value_are_separated_from_others() -> None:
     inside = field_sources.only_value_fields(MIXED)
     assert [(tensor.tensor, [field.name for field in tensor.fields]) for tensor in inside.inputs] == [
         ("image", ["image"]),
@@ -146,7 +146,7 @@ def line(**event: Any) -> bytes:
 GOLDEN = {"image": "AAECAw==", "a": 1, "b": 2.5, "t": 1_700_000_000_000, "s": "w6k="}
 
 
-def test_golden_examples_have_everything_by_name() -> None:
+def test_golden_examples_have_all_fields_by_name() -> None:
     (example,) = parse_lines(line(**GOLDEN), MIXED)
     parsed = run_golden_examples.fed(MIXED, [example.event])
     assert parsed["image"].tolist() == [[[0, 1], [2, 3]]]
@@ -261,8 +261,8 @@ def test_columns_that_no_row_can_have_are_refused(path: str, message: str) -> No
     with pytest.raises(SignatureError) as caught:
         signature_of("float32", JOINED_AGE, years)
     assert message in str(caught.value)
-    of_two_tables = signature_of("float32", JOINED_AGE, years | {"from": "table:items"})
-    assert list(field_sources.joined_fields(of_two_tables)) == ["customers", "items"]
+    two_tables = signature_of("float32", JOINED_AGE, years | {"from": "table:items"})
+    assert list(field_sources.joined_fields(two_tables)) == ["customers", "items"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Model packages: what push accepts, that it never leaves half a version under a tag, and what pull writes."""
+"""Model packages: accepted folders, no incomplete version under a tag, and the files of a pull."""
 
 import os
 import shutil
@@ -25,16 +25,16 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 class Failing(LayoutStore):
-    """A store that stops answering after so many calls that write, as a registry does that goes down during a push."""
+    """A store that stops answering after a given number of writes, as a registry that fails during a push."""
 
     def __init__(self, path: Path, writes: int) -> None:
         super().__init__(path)
-        self._left = writes
+        self._writes_left = writes
 
     def _count(self) -> None:
-        if self._left == 0:
+        if self._writes_left == 0:
             raise Unreachable("the registry went down")
-        self._left -= 1
+        self._writes_left -= 1
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
         self._count()
@@ -46,7 +46,7 @@ class Failing(LayoutStore):
 
 
 class Overtaken(LayoutStore):
-    """A store in which somebody else makes these tags just before the first move."""
+    """A store in which another client creates these tags just before the first move."""
 
     def __init__(self, path: Path, others: Mapping[str, Descriptor]) -> None:
         super().__init__(path)
@@ -58,7 +58,7 @@ class Overtaken(LayoutStore):
         super().move_tags(to, expect=expect)
 
 
-def test_what_was_pushed_comes_back(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
+def test_a_pushed_package_is_pulled_unchanged(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
     folder = make_package()
     (folder / "data").mkdir()
     (folder / "data" / "vocabulary.txt").write_text("late\n")
@@ -91,14 +91,14 @@ def test_a_version_never_changes(store: LayoutStore, make_package: MakePackage) 
     assert store.resolve("1.0.0") == first
 
 
-def test_a_version_that_somebody_else_makes_meanwhile_never_changes(store: LayoutStore, make_package: MakePackage) -> None:
+def test_a_version_created_concurrently_by_another_client_never_changes(store: LayoutStore, make_package: MakePackage) -> None:
     other = put_manifest(store, "another version")
     with pytest.raises(Refused, match="exists with other content"):
         package.push(Overtaken(store._path, {"1.0.0": other}), make_package(), "m", "1.0.0")
     assert store.resolve("1.0.0").digest == other.digest
 
 
-def test_a_channel_that_somebody_else_makes_meanwhile_is_no_version(store: LayoutStore, make_package: MakePackage) -> None:
+def test_a_channel_created_concurrently_by_another_client_is_no_version(store: LayoutStore, make_package: MakePackage) -> None:
     entry = put_manifest(store, "its first move")
     with pytest.raises(Refused, match="'canary' is a channel"):
         package.push(Overtaken(store._path, {"_h.canary.000001": entry}), make_package(), "m", "canary")
@@ -123,7 +123,7 @@ def test_a_push_that_breaks_off_leaves_no_tag_and_can_be_repeated(store: LayoutS
 
 
 @pytest.mark.parametrize("version", ["", "-1", "_h.prod.000001", "_1", "a b", "../x", "x" * 129])
-def test_what_is_no_version_is_refused(store: LayoutStore, make_package: MakePackage, version: str) -> None:
+def test_an_invalid_version_is_refused(store: LayoutStore, make_package: MakePackage, version: str) -> None:
     with pytest.raises(BadReference):
         package.push(store, make_package(), "m", version)
 
@@ -134,7 +134,7 @@ def test_a_broken_signature_is_refused_before_anything_is_stored(store: LayoutSt
     assert not store._path.exists()
 
 
-def test_hidden_files_stay_at_home(store: LayoutStore, make_package: MakePackage) -> None:
+def test_hidden_files_are_not_pushed(store: LayoutStore, make_package: MakePackage) -> None:
     folder = make_package()
     (folder / ".git").mkdir()
     (folder / ".git" / "config").write_text("secret")
@@ -151,7 +151,7 @@ def test_hidden_files_stay_at_home(store: LayoutStore, make_package: MakePackage
         (lambda folder: (folder / "readme.MD").write_text("# another\n"), "cannot exist beside"),  # not to every file system
     ],
 )
-def test_what_cannot_be_packed_is_refused(
+def test_a_file_that_cannot_be_packed_is_refused(
     store: LayoutStore, make_package: MakePackage, spoil: Callable[[Path], object], fault: str
 ) -> None:
     folder = make_package()
@@ -162,15 +162,15 @@ def test_what_cannot_be_packed_is_refused(
 
 def test_pull_never_writes_outside_its_folder(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
     pushed = package.push(store, make_package(), "m", "1.0.0")
-    evil = store.manifest(pushed.digest).replace(
-        b'"org.cncf.model.filepath":"README.md"', b'"org.cncf.model.filepath":"../evil"'
+    hostile = store.manifest(pushed.digest).replace(
+        b'"org.cncf.model.filepath":"README.md"', b'"org.cncf.model.filepath":"../hostile"'
     )
-    with pytest.raises(Corrupt, match=r"\.\./evil"):
-        package.pull(store, store.push_manifest(evil).digest, tmp_path / "in" / "out")
+    with pytest.raises(Corrupt, match=r"\.\./hostile"):
+        package.pull(store, store.push_manifest(hostile).digest, tmp_path / "in" / "out")
     assert not (tmp_path / "in").exists()
 
 
-def test_pull_of_something_else_than_a_model(store: LayoutStore, tmp_path: Path) -> None:
+def test_pull_of_another_artifact_is_refused(store: LayoutStore, tmp_path: Path) -> None:
     other = put_manifest(store, "no model")
     with pytest.raises(Corrupt, match=r"application/x\.test is not a model version"):
         package.pull(store, other.digest, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Golden examples: what they mean, and what every mistake is answered with."""
+"""Golden examples: their meaning, and the error for every mistake."""
 
 import json
 

@@ -26,12 +26,12 @@ def test_a_path_has_steps(text: str, steps: tuple[str | int, ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["", ".", "a.", ".a", "a..b", "a.[0]", "a[", "a[-1]", "a[x]", 'a"b"', "a b", '"a', '"\\x"', '"\\ud800"', "[0]a"]
 )
-def test_what_is_no_path_is_refused_with_its_place(text: str) -> None:
+def test_an_invalid_path_is_refused_with_the_position(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a valid (path|quoted name)"):
         parse(text)
 
 
-def test_a_path_has_so_many_steps_at_most() -> None:
+def test_the_steps_of_a_path_are_limited() -> None:
     assert len(parse(".".join("a" * MAX_STEPS))) == MAX_STEPS
     with pytest.raises(ValueError, match="17 steps"):
         parse(".".join("a" * (MAX_STEPS + 1)))
@@ -45,5 +45,5 @@ def test_a_path_into_an_object_begins_with_a_name() -> None:
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8")) | st.integers(0, 999_999), min_size=1, max_size=MAX_STEPS))
-def test_what_is_written_is_read(steps: list[str | int]) -> None:
+def test_a_written_path_is_read_back(steps: list[str | int]) -> None:
     assert parse(format_path(steps)) == tuple(steps)

@@ -1,4 +1,4 @@
-"""Outputs, labels and decisions of a signature: what they mean, what is refused, and what is read of a model's answers."""
+"""Outputs, labels and decisions of a signature: their meaning, the refusals, and the answers read from a model."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def signature(**parts: Any) -> Signature:
     return parse_signature(json.dumps({"inputs": INPUTS, **parts}))
 
 
-def test_what_outputs_mean() -> None:
+def test_outputs_are_parsed_and_described() -> None:
     parsed = signature(output=[BOXES, BREED], decision={"argmax": True, "output": "breed"})
     assert parsed.outputs == (
         Output("boxes", "boxes", shape=(-1, 4)),
@@ -47,8 +47,8 @@ def test_what_outputs_mean() -> None:
     )
     assert several.decision == Decision(0.5, "high", "low", "risk")
     assert describe_decision(several) == "high (score of risk 0.5 or more), else low"
-    for output in (parsed, unsure, several):
-        assert parse_signature(output.to_json()) == output
+    for signature_ in (parsed, unsure, several):
+        assert parse_signature(signature_.to_json()) == signature_
 
 
 @pytest.mark.parametrize(
@@ -60,38 +60,41 @@ def test_what_outputs_mean() -> None:
         '{"name":"b","tensor":"p","index":0}],"labels":["u","v"],"decision":null}',
     ],
 )
-def test_what_was_written_before_is_written_the_same(text: str) -> None:
+def test_signatures_of_earlier_releases_are_written_unchanged(text: str) -> None:
     assert parse_signature(text).to_json() == text
 
 
-ONE = {"tensor": "p"}
+SINGLE_OUTPUT = {"tensor": "p"}
 RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
 
 
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"output": ONE | {"top": 0}}, "output.top: 0 is not a whole number from 1 to 1000"),
+        ({"output": SINGLE_OUTPUT | {"top": 0}}, "output.top: 0 is not a whole number from 1 to 1000"),
         (
-            {"output": ONE | {"top": 2}},
+            {"output": SINGLE_OUTPUT | {"top": 2}},
             'output: "top" requires labels, which name the classes; write "labels": ["cat", "dog", ...]',
         ),
-        ({"output": ONE | {"top": 4}, "labels": LABELS}, "output: top is 4, but there are only 3 labels"),
+        ({"output": SINGLE_OUTPUT | {"top": 4}, "labels": LABELS}, "output: top is 4, but there are only 3 labels"),
         (
-            {"output": ONE | {"top": 1, "index": 1}},
+            {"output": SINGLE_OUTPUT | {"top": 1, "index": 1}},
             "output: index and top read the tensor in two ways; remove one of these keys",
         ),
-        ({"output": ONE | {"shape": [2, 0]}}, "output.shape: 0 is not a whole number from 1"),
+        ({"output": SINGLE_OUTPUT | {"shape": [2, 0]}}, "output.shape: 0 is not a whole number from 1"),
         (
-            {"output": ONE | {"shape": [None]}},
+            {"output": SINGLE_OUTPUT | {"shape": [None]}},
             "output.shape: a dimension in the shape is null; write its size, or -1 for any length",
         ),
-        ({"output": ONE | {"shape": 4}}, "output.shape: 4 is not a list of at most 8 lengths"),
+        ({"output": SINGLE_OUTPUT | {"shape": 4}}, "output.shape: 4 is not a list of at most 8 lengths"),
         (
-            {"output": ONE | {"shape": [2048, 2048]}},
+            {"output": SINGLE_OUTPUT | {"shape": [2048, 2048]}},
             "output.shape: the shape [2048, 2048] has 4194304 elements; a score may have at most 1048576",
         ),
-        ({"output": ONE | {"labels": LABELS}}, 'output: "labels" has no effect without "top" and without a decision by argmax'),
+        (
+            {"output": SINGLE_OUTPUT | {"labels": LABELS}},
+            'output: "labels" has no effect without "top" and without a decision by argmax',
+        ),
         ({"output": [BREED | {"labels": ["a", "a"]}]}, "output[0]: labels: label 'a' is repeated"),
         ({"output": [BOXES, BREED], "decision": {"argmax": True}}, 'name the output that decides: "output": "boxes"'),
         (
@@ -99,17 +102,20 @@ RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
             "decision.output: 'bred' is not an output; did you mean 'breed'?",
         ),
         (
-            {"output": ONE, "decision": RULE | {"output": "p"}},
+            {"output": SINGLE_OUTPUT, "decision": RULE | {"output": "p"}},
             "decision.output: 'p' is not an output; the only output has no name",
         ),
         (
             {"output": [BOXES, BREED], "decision": {"argmax": True, "output": "boxes"}},
             'remove "index" and "shape" from its output',
         ),
-        ({"output": ONE, "decision": {"argmax": True}}, 'decision: argmax requires labels; write "labels"'),
-        ({"output": ONE, "labels": LABELS, "decision": {"argmax": 1}}, "decision.argmax: 1 is not valid; write"),
-        ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "threshold": 0.5}}, '"below": "unsure"'),
-        ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "above": 1}}, "decision: unknown key 'above'"),
+        ({"output": SINGLE_OUTPUT, "decision": {"argmax": True}}, 'decision: argmax requires labels; write "labels"'),
+        ({"output": SINGLE_OUTPUT, "labels": LABELS, "decision": {"argmax": 1}}, "decision.argmax: 1 is not valid; write"),
+        ({"output": SINGLE_OUTPUT, "labels": LABELS, "decision": {"argmax": True, "threshold": 0.5}}, '"below": "unsure"'),
+        (
+            {"output": SINGLE_OUTPUT, "labels": LABELS, "decision": {"argmax": True, "above": 1}},
+            "decision: unknown key 'above'",
+        ),
         (
             {"output": [BREED], "decision": RULE | {"output": "breed"}},
             "decision: the score is an array with one label per number",
@@ -136,13 +142,15 @@ json_values = st.recursive(
     json_values,
     st.booleans(),
 )
-def test_any_value_anywhere_is_read_or_refused(of_output: str, of_decision: str, first: Any, other: Any, several: bool) -> None:
-    stated: Any = {"tensor": "p", "top": 2, of_output: first}
+def test_any_value_anywhere_is_read_or_refused(
+    of_output: str, of_decision: str, output_value: Any, decision_value: Any, several: bool
+) -> None:
+    stated: Any = {"tensor": "p", "top": 2, of_output: output_value}
     try:
         parsed = signature(
             output=[BREED | stated, BOXES] if several else stated,
             labels=LABELS,
-            decision={"argmax": True, of_decision: other} | ({"output": "breed"} if several else {}),
+            decision={"argmax": True, of_decision: decision_value} | ({"output": "breed"} if several else {}),
         )
     except SignatureError:
         return
@@ -150,13 +158,13 @@ def test_any_value_anywhere_is_read_or_refused(of_output: str, of_decision: str,
 
 
 numbers = st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.uint8, np.int8])
-few = st.sampled_from([0, 1, 2, 3, 100, 127])
+counts = st.sampled_from([0, 1, 2, 3, 100, 127])
 
 
 @given(st.data(), numbers)
-def test_the_largest_are_those_of_a_sort(data: st.DataObject, dtype: Any) -> None:
+def test_the_largest_values_equal_those_of_a_sort(data: st.DataObject, dtype: Any) -> None:
     shape = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 9)))
-    elements = few if data.draw(st.booleans()) else arrays.from_dtype(np.dtype(dtype), allow_nan=False)
+    elements = counts if data.draw(st.booleans()) else arrays.from_dtype(np.dtype(dtype), allow_nan=False)
     rows = data.draw(arrays.arrays(dtype, shape, elements=elements))
     count = data.draw(st.integers(1, shape[1]))
     sorted_rows = [sorted((-number, at) for at, number in enumerate(row))[:count] for row in rows.tolist()]
@@ -173,7 +181,7 @@ def test_the_largest_of_rows_with_nan_are_some_of_them() -> None:
 P = np.array([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]], np.float32)
 
 
-def test_what_is_read_of_a_batch() -> None:
+def test_the_answers_of_a_batch_are_read() -> None:
     outputs = {
         "boxes": np.arange(16.0).reshape(2, 2, 4),
         "p": P,
@@ -181,10 +189,10 @@ def test_what_is_read_of_a_batch() -> None:
         "good": np.array([True, False]),
         "one": np.ones((2, 1)),
     }
-    named = [BOXES, BREED, *({"name": name, "tensor": name} for name in ("words", "good", "one"))]
-    named.append({"name": "row", "tensor": "one", "shape": [1]})
-    named.append({"name": "number", "tensor": "one", "shape": []})
-    first, second = model_outputs.read_scores(signature(output=named), outputs)
+    declared = [BOXES, BREED, *({"name": name, "tensor": name} for name in ("words", "good", "one"))]
+    declared.append({"name": "row", "tensor": "one", "shape": [1]})
+    declared.append({"name": "number", "tensor": "one", "shape": []})
+    first, second = model_outputs.read_scores(signature(output=declared), outputs)
     assert first == {
         "boxes": [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]],
         "breed": [{"label": "dog", "score": 0.5}, {"label": "cat", "score": 0.25}],
@@ -195,31 +203,43 @@ def test_what_is_read_of_a_batch() -> None:
         "number": 1.0,
     }
     assert second["breed"] == [{"label": "eel", "score": 0.75}, {"label": "cat", "score": 0.125}]
-    assert model_outputs.read_scores(signature(output=ONE), outputs) == P.tolist()
+    assert model_outputs.read_scores(signature(output=SINGLE_OUTPUT), outputs) == P.tolist()
 
 
 @pytest.mark.parametrize(
     ("parts", "actual", "message"),
     [
-        ({"output": ONE | {"index": 3}}, P, r"output 'p' has shape \(2, 3\), but the signature reads column 3"),
-        ({"output": ONE | {"index": 0}}, P[:, 0], r"output 'p' has shape \(2,\), but the signature reads column 0"),
-        ({"output": ONE | {"shape": [-1, 4]}}, P, r"output 'p' has shape \(2, 3\), but the signature states \(B, -1, 4\)"),
-        ({"output": ONE | {"top": 1}, "labels": ["a", "b"]}, P, r"is float32 of shape \(2, 3\), not rows of 2 numbers, one a"),
-        ({"output": ONE | {"top": 1}, "labels": LABELS}, P.astype(str).astype(object), "output 'p' is string of shape"),
-        ({"output": ONE, "labels": LABELS, "decision": {"argmax": True}}, P[:, 0], "not rows of 3 numbers"),
+        ({"output": SINGLE_OUTPUT | {"index": 3}}, P, r"output 'p' has shape \(2, 3\), but the signature reads column 3"),
+        ({"output": SINGLE_OUTPUT | {"index": 0}}, P[:, 0], r"output 'p' has shape \(2,\), but the signature reads column 0"),
         (
-            {"output": ONE},
+            {"output": SINGLE_OUTPUT | {"shape": [-1, 4]}},
+            P,
+            r"output 'p' has shape \(2, 3\), but the signature states \(B, -1, 4\)",
+        ),
+        (
+            {"output": SINGLE_OUTPUT | {"top": 1}, "labels": ["a", "b"]},
+            P,
+            r"is float32 of shape \(2, 3\), not rows of 2 numbers, one a",
+        ),
+        (
+            {"output": SINGLE_OUTPUT | {"top": 1}, "labels": LABELS},
+            P.astype(str).astype(object),
+            "output 'p' is string of shape",
+        ),
+        ({"output": SINGLE_OUTPUT, "labels": LABELS, "decision": {"argmax": True}}, P[:, 0], "not rows of 3 numbers"),
+        (
+            {"output": SINGLE_OUTPUT},
             np.zeros((1, MAX_ELEMENTS // 16), bool),
             "the answer to one event has 2097152 elements; the limit is",
         ),
         (
-            {"output": ONE},
+            {"output": SINGLE_OUTPUT},
             np.zeros((1024, 65536), bool),
             "the answers to 1024 events have 67108864 elements; the limit is 33554432",
         ),
     ],
 )
-def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], actual: Any, message: str) -> None:
+def test_outputs_that_contradict_the_signature_are_refused(parts: dict[str, Any], actual: Any, message: str) -> None:
     with pytest.raises(OutputMismatch, match=message):
         model_outputs.read_outputs(signature(**parts), {"p": actual})
 

@@ -1,4 +1,4 @@
-"""Which events are run together, and what the model is given of them."""
+"""The grouping of events into runs, and the tensors of each run."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ from model_registry.package.signature_schema import parse_signature
 
 FIELD = {"name": "x", "array": True, "max_length": 600}
 X: dict[str, Any] = {"tensor": "x", "dtype": "float32", "shape": [-1], "pad": -1, "fields": [FIELD]}
-MADE = [{"tensor": "m", "dtype": "bool", "mask_of": "x"}, {"tensor": "n", "dtype": "int64", "length_of": "x"}]
+DERIVED_INPUTS = [{"tensor": "m", "dtype": "bool", "mask_of": "x"}, {"tensor": "n", "dtype": "int64", "length_of": "x"}]
 lengths = st.lists(st.integers(0, 600), min_size=1, max_size=60)
 
 
@@ -53,7 +53,7 @@ def test_a_bucket_holds_its_lengths_and_wastes_a_third_at_most(length: int, long
 
 
 @given(st.dictionaries(st.integers(1, 600), st.integers(1, 50), min_size=1))
-def test_few_events_join_the_next_longer_ones_where_a_run_costs_more(counts: dict[int, int]) -> None:
+def test_few_events_join_the_next_longer_ones_if_a_run_costs_more(counts: dict[int, int]) -> None:
     target = merge_buckets(counts)
     assert target.keys() == counts.keys()
     assert all(length <= target[length] for length in counts)
@@ -67,8 +67,8 @@ def test_few_events_join_the_next_longer_ones_where_a_run_costs_more(counts: dic
 
 
 @given(lengths, st.booleans())
-def test_groups_are_all_rows_once(sizes: list[int], padded: bool) -> None:
-    result = LengthPlan(signature(X | {"pad": -1 if padded else None}, *MADE))
+def test_groups_have_all_rows_once(sizes: list[int], padded: bool) -> None:
+    result = LengthPlan(signature(X | {"pad": -1 if padded else None}, *DERIVED_INPUTS))
     groups = [run.rows for run in result.plan(rows(sizes))]
     assert sorted(int(row) for group in groups for row in group) == list(range(len(sizes)))
     for group in groups:
@@ -78,29 +78,29 @@ def test_groups_are_all_rows_once(sizes: list[int], padded: bool) -> None:
 
 
 @given(lengths, st.booleans())
-def test_what_the_model_is_given(sizes: list[int], padded: bool) -> None:
-    stated = signature(X | {"pad": -1 if padded else None}, *MADE, {"tensor": "k", "dtype": "int64", "value": 7})
-    tensors, assembler = rows(sizes), InputAssembler(stated)
-    for run in LengthPlan(stated).plan(tensors):
+def test_each_run_has_padded_tensors_masks_and_lengths(sizes: list[int], padded: bool) -> None:
+    declared = signature(X | {"pad": -1 if padded else None}, *DERIVED_INPUTS, {"tensor": "k", "dtype": "int64", "value": 7})
+    tensors, assembler = rows(sizes), InputAssembler(declared)
+    for run in LengthPlan(declared).plan(tensors):
         group = run.rows
-        given_ = assembler.all_tensors({"x": tensors["x"][group]})
+        inputs = assembler.all_tensors({"x": tensors["x"][group]})
         longest = max(sizes[row] for row in group)
-        assert given_["x"].shape == (len(group), bucket(longest, 600) if padded else longest)
-        assert given_["x"].dtype == np.float32
-        assert given_["n"].tolist() == [sizes[row] for row in group]
-        assert (given_["k"] == 7).all()
-        assert (given_["m"].sum(axis=1) == given_["n"]).all()
+        assert inputs["x"].shape == (len(group), bucket(longest, 600) if padded else longest)
+        assert inputs["x"].dtype == np.float32
+        assert inputs["n"].tolist() == [sizes[row] for row in group]
+        assert (inputs["k"] == 7).all()
+        assert (inputs["m"].sum(axis=1) == inputs["n"]).all()
         for at, row in enumerate(group):
-            assert (given_["x"][at, : sizes[row]] == row + 1).all()
-            assert (given_["x"][at, sizes[row] :] == -1).all()
-            assert given_["m"][at, : sizes[row]].all()
+            assert (inputs["x"][at, : sizes[row]] == row + 1).all()
+            assert (inputs["x"][at, sizes[row] :] == -1).all()
+            assert inputs["m"][at, : sizes[row]].all()
 
 
 @given(lengths)
-def test_answers_come_in_the_order_of_the_events(sizes: list[int]) -> None:
-    """A model that sums what its mask shows gives each event the answer that it has alone."""
-    stated = signature(X, *MADE)
-    assembler = InputAssembler(stated)
+def test_answers_are_in_the_order_of_the_events(sizes: list[int]) -> None:
+    """A model that sums the unmasked values returns for each event the answer that it has alone."""
+    declared = signature(X, *DERIVED_INPUTS)
+    assembler = InputAssembler(declared)
     shapes = []
 
     def run(tensors: dict[str, NDArray[Any]], steps: int) -> dict[str, NDArray[Any]]:
@@ -109,7 +109,7 @@ def test_answers_come_in_the_order_of_the_events(sizes: list[int]) -> None:
         shapes.append(fed["x"].shape)
         return {"y": (fed["x"] * fed["m"]).sum(axis=1)}
 
-    result = run_all(LengthPlan(stated).plan(rows(sizes)), rows(sizes), run)["y"]
+    result = run_all(LengthPlan(declared).plan(rows(sizes)), rows(sizes), run)["y"]
     assert result.tolist() == [size * (at + 1) for at, size in enumerate(sizes)]
     assert len({length for _, length in shapes}) == len(shapes) or sum(b * n for b, n in shapes) > MAX_STEPS // 2
 
@@ -119,8 +119,8 @@ def test_a_run_has_a_bound() -> None:
     assert [len(run.rows) for run in result] == [MAX_STEPS // 512] * 3 + [4]
     wide = signature(X | {"shape": [-1, 1_000], "fields": [FIELD | {"max_length": 1_000}]})
     tensors = {"x": ragged((np.zeros((100, 1_000), np.float32) for _ in range(100)), 100)}
-    most = MAX_ELEMENTS // (bucket(100, 1_000) * 1_000)
-    assert Counter(len(run.rows) for run in LengthPlan(wide).plan(tensors))[most] == 100 // most
+    max_rows = MAX_ELEMENTS // (bucket(100, 1_000) * 1_000)
+    assert Counter(len(run.rows) for run in LengthPlan(wide).plan(tensors))[max_rows] == 100 // max_rows
     image = {"tensor": "i", "dtype": "uint8", "shape": [1_000, 1_000], "fields": [{"name": "i", "array": True}]}
     assert [len(run.rows) for run in LengthPlan(signature(X, image)).plan(rows([5] * 5))] == [4, 1]
     assert [
@@ -135,13 +135,13 @@ def test_a_run_may_have_a_smaller_bound() -> None:
 
 
 def test_any_axis_and_any_dtype() -> None:
-    stated = signature(
+    declared = signature(
         X | {"shape": [2, -1, 3], "dtype": "string", "pad": "-"},
         {"tensor": "m", "dtype": "float16", "mask_of": "x", "shape": [1, 1, -1]},
         {"tensor": "n", "dtype": "uint16", "length_of": "x", "shape": [1]},
     )
     row = np.array(list("abcdef"), object).reshape(2, 1, 3)
-    result = InputAssembler(stated).all_tensors({"x": ragged([row, np.empty((2, 0, 3), object)], 2)})
+    result = InputAssembler(declared).all_tensors({"x": ragged([row, np.empty((2, 0, 3), object)], 2)})
     assert result["x"].shape == (2, 2, SMALLEST_BUCKET, 3)
     assert result["x"][0, :, 0].tolist() == [["a", "b", "c"], ["d", "e", "f"]]
     assert set(result["x"][1].ravel()) | set(result["x"][0, :, 1:].ravel()) == {"-"}
@@ -149,11 +149,11 @@ def test_any_axis_and_any_dtype() -> None:
     assert (result["n"].dtype.name, result["n"].tolist()) == ("uint16", [[1], [0]])
 
 
-def test_two_axes_have_lengths_of_their_own() -> None:
+def test_two_axes_have_separate_lengths() -> None:
     other = X | {"tensor": "z", "axis": "other", "fields": [FIELD | {"name": "z"}]}
-    stated = signature(X, other, {"tensor": "m", "dtype": "bool", "mask_of": "z"})
+    declared = signature(X, other, {"tensor": "m", "dtype": "bool", "mask_of": "z"})
     tensors = rows([3, 300, 3]) | {"z": ragged((np.ones(size, np.float32) for size in (100, 4, 97)), 3)}
-    result = LengthPlan(stated)
+    result = LengthPlan(declared)
     assert result.mismatches(tensors) == {}
     assert [run.rows.tolist() for run in result.plan(tensors)] == [[0, 2], [1]]
     dense = result.pad({name: tensor[[0, 2]] for name, tensor in tensors.items()})
@@ -161,16 +161,16 @@ def test_two_axes_have_lengths_of_their_own() -> None:
 
 
 def test_rows_that_should_have_one_length() -> None:
-    stated = signature(X, X | {"tensor": "z", "fields": [FIELD | {"name": "z"}]})
+    declared = signature(X, X | {"tensor": "z", "fields": [FIELD | {"name": "z"}]})
     tensors = rows([3, 4]) | {"z": ragged([np.zeros(3), np.zeros(5)], 2)}
-    assert LengthPlan(stated).mismatches(tensors) == {
+    assert LengthPlan(declared).mismatches(tensors) == {
         1: "fields 'x' and 'z' have the lengths 4 and 5; one length for both was expected"
     }
 
 
 def test_neutral_rows_have_the_largest_length() -> None:
-    stated = signature(X, *MADE)
-    assert InputAssembler(stated).all_tensors(neutral_rows(stated))["x"].shape == (1, 600)
+    declared = signature(X, *DERIVED_INPUTS)
+    assert InputAssembler(declared).all_tensors(neutral_rows(declared))["x"].shape == (1, 600)
 
 
 def test_outputs_of_two_shapes_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""signature.json: what it means, and what every mistake is answered with."""
+"""signature.json: its meaning, and the error for every mistake."""
 
 import json
 import math
@@ -82,14 +82,14 @@ def signatures(draw: st.DrawFn) -> Signature:
 
 
 @given(signatures())
-def test_a_signature_survives_being_written(signature: Signature) -> None:
+def test_a_written_signature_is_read_back(signature: Signature) -> None:
     text = signature.to_json()
     reparsed = parse_signature(text)
     assert reparsed.to_json() == text
-    assert repr(reparsed) == repr(signature)  # not ==: NaN is not itself
+    assert repr(reparsed) == repr(signature)  # not ==: NaN is not equal to itself
 
 
-def test_what_the_contract_s_example_means() -> None:
+def test_the_example_of_the_contract_is_parsed() -> None:
     signature = parse_signature(json.dumps(GOOD).encode())
     x, carrier = signature.inputs
     assert (x.width, carrier.width) == (2, 1)
@@ -114,7 +114,7 @@ def with_field(field: Any, dtype: str = "float32", *others: Any) -> dict[str, An
     ],
     ids=["required wins over a default", "an array", "nan is a word for strings"],
 )
-def test_what_a_field_means(dtype: str, stated: dict[str, Any], field: InputField) -> None:
+def test_a_field_is_parsed(dtype: str, stated: dict[str, Any], field: InputField) -> None:
     signature = parse_signature(json.dumps(GOOD | with_field(stated, dtype)))
     assert signature.fields == (field,)
     assert signature.inputs[0].width == (field.array or 1)
@@ -207,7 +207,7 @@ def test_every_mistake_is_named(changes: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b"null", b'{"inputs": NaN}', b" " * (2 << 20)])
-def test_what_is_no_json_object_is_refused(data: bytes) -> None:
+def test_a_document_that_is_no_json_object_is_refused(data: bytes) -> None:
     with pytest.raises(SignatureError):
         parse_signature(data)
 

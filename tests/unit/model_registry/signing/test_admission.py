@@ -1,4 +1,4 @@
-"""What a policy lets in, with the registry up and down."""
+"""The versions that a policy admits, with the registry available and unavailable."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
 
 
 def policy(*keys: PrivateKey, required: bool = True, denied: str = "", days: int | None = None) -> Policy:
-    """One that trusts these keys, for `days` from now on."""
+    """Return a policy that trusts these keys, for `days` from now on."""
     until = NOW + timedelta(days=days) if days else None
     return Policy(Path("policy.yaml"), required, tuple(trusted(*keys, not_after=until)), frozenset([denied] if denied else []))
 
@@ -37,56 +37,56 @@ def signed(store: LayoutStore) -> str:
     return digest
 
 
-def away(store: LayoutStore) -> LayoutStore:
-    return LayoutStore(store._path.with_name("gone"))
+def unavailable(store: LayoutStore) -> LayoutStore:
+    return LayoutStore(store._path.with_name("absent"))
 
 
-def test_a_signed_version_passes_and_passes_again_without_the_registry(store: LayoutStore, signed: str, proofs: Path) -> None:
+def test_a_signed_version_is_admitted_with_and_then_without_the_registry(store: LayoutStore, signed: str, proofs: Path) -> None:
     policy_admission = PolicyAdmission(policy(TWO, ONE), proofs)
     assert policy_admission.check(store, signed, "1.0.0", NOW) == "key-2"
-    assert policy_admission.check(away(store), signed, "1.0.0", NOW) == "key-2"
-    assert PolicyAdmission(policy(ONE), proofs).check(away(store), signed, "1.0.0", NOW) == "key-1"
+    assert policy_admission.check(unavailable(store), signed, "1.0.0", NOW) == "key-2"
+    assert PolicyAdmission(policy(ONE), proofs).check(unavailable(store), signed, "1.0.0", NOW) == "key-1"
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_a_denied_version_is_refused_even_where_its_proof_is_kept(
+def test_a_denied_version_is_refused_although_its_proof_is_stored(
     store: LayoutStore, signed: str, proofs: Path, required: bool
 ) -> None:
     PolicyAdmission(policy(ONE), proofs).check(store, signed, "1.0.0", NOW)
-    for at in (store, away(store)):
+    for registry_store in (store, unavailable(store)):
         with pytest.raises(Refused, match=r"denied by the policy policy\.yaml"):
-            PolicyAdmission(policy(ONE, required=required, denied=signed), proofs).check(at, signed, "1.0.0", NOW)
+            PolicyAdmission(policy(ONE, required=required, denied=signed), proofs).check(registry_store, signed, "1.0.0", NOW)
 
 
-def test_a_kept_proof_is_held_against_the_policy_of_now(store: LayoutStore, signed: str, proofs: Path) -> None:
+def test_a_stored_proof_is_checked_against_the_current_policy(store: LayoutStore, signed: str, proofs: Path) -> None:
     PolicyAdmission(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW)
     with pytest.raises(Refused, match="the signature is not from a trusted key"):
         PolicyAdmission(policy(TWO), proofs).check(store, signed, "1.0.0", NOW)
     with pytest.raises(Refused, match="only"):
         PolicyAdmission(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW + timedelta(days=2))
     with pytest.raises(Unreachable):
-        PolicyAdmission(policy(TWO), proofs).check(away(store), signed, "1.0.0", NOW)
+        PolicyAdmission(policy(TWO), proofs).check(unavailable(store), signed, "1.0.0", NOW)
     signatures.sign(store, signed, TWO, NOW)
     assert PolicyAdmission(policy(TWO), proofs).check(store, signed, "1.0.0", NOW) == "key-1"
 
 
-def test_an_unsigned_version_and_one_that_a_stranger_signed(store: LayoutStore, proofs: Path) -> None:
+def test_an_unsigned_version_and_one_with_the_signature_of_an_untrusted_key(store: LayoutStore, proofs: Path) -> None:
     digest = version(store)
     with pytest.raises(Refused, match="there is no signature"):
         PolicyAdmission(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
     optional = PolicyAdmission(policy(ONE, required=False), proofs)
     with pytest.raises(Unreachable):
-        optional.check(away(store), digest, "1.0.0", NOW)
+        optional.check(unavailable(store), digest, "1.0.0", NOW)
     assert optional.check(store, digest, "1.0.0", NOW) is None
-    assert optional.check(away(store), digest, "1.0.0", NOW) is None
+    assert optional.check(unavailable(store), digest, "1.0.0", NOW) is None
     with pytest.raises(Unreachable):
-        PolicyAdmission(policy(ONE), proofs).check(away(store), digest, "1.0.0", NOW)
+        PolicyAdmission(policy(ONE), proofs).check(unavailable(store), digest, "1.0.0", NOW)
     signatures.sign(store, digest, TWO, NOW)
     with pytest.raises(Refused, match="the signature is not from a trusted key"):
         optional.check(store, digest, "1.0.0", NOW)
 
 
-def test_attestations_of_others_are_neither_signatures_nor_bad_ones(store: LayoutStore, proofs: Path) -> None:
+def test_attestations_of_other_types_are_neither_signatures_nor_faults(store: LayoutStore, proofs: Path) -> None:
     digest = version(store)
     signatures.attach(
         store,
@@ -108,45 +108,45 @@ def test_a_damaged_proof_proves_nothing_and_is_replaced(store: LayoutStore, sign
     (stored,) = proofs.iterdir()
     stored.write_bytes(damage)
     with pytest.raises(Unreachable):
-        policy_admission.check(away(store), signed, "1.0.0", NOW)
+        policy_admission.check(unavailable(store), signed, "1.0.0", NOW)
     policy_admission.check(store, signed, "1.0.0", NOW)
-    assert policy_admission.check(away(store), signed, "1.0.0", NOW) == "key-1"
+    assert policy_admission.check(unavailable(store), signed, "1.0.0", NOW) == "key-1"
 
 
 def test_a_proof_of_another_version_proves_nothing(store: LayoutStore, proofs: Path) -> None:
-    first, second = version(store, "one"), version(store, "two")
-    signatures.sign(store, first, ONE, NOW)
+    signed_version, other_version = version(store, "one"), version(store, "two")
+    signatures.sign(store, signed_version, ONE, NOW)
     policy_admission = PolicyAdmission(policy(ONE), proofs)
-    policy_admission.check(store, first, "1.0.0", NOW)
-    shutil.copy(proofs / f"{digests.hex_digits(first)}.json", proofs / f"{digests.hex_digits(second)}.json")
+    policy_admission.check(store, signed_version, "1.0.0", NOW)
+    shutil.copy(proofs / f"{digests.hex_digits(signed_version)}.json", proofs / f"{digests.hex_digits(other_version)}.json")
     with pytest.raises(Refused):
-        policy_admission.check(store, second, "1.0.0", NOW)
+        policy_admission.check(store, other_version, "1.0.0", NOW)
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing_and_harms_nothing(store: LayoutStore, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_stores_no_proof_and_is_no_error(store: LayoutStore, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     digest = version(store)
     signatures.sign(store, digest, ONE, NOW)
     assert PolicyAdmission(policy(ONE), tmp_path / "file").check(store, digest, "1.0.0", NOW) == "key-1"
 
 
-def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_proofs_are_deleted(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy_admission = PolicyAdmission(policy(ONE), proofs)
     signed = [version(store, str(number)) for number in range(6)]
     for number, digest in enumerate(signed[:-1]):
         signatures.sign(store, digest, ONE, NOW)
         policy_admission.check(store, digest, "1.0.0", NOW)
         os.utime(proofs / f"{digests.hex_digits(digest)}.json", (number, number))
-    policy_admission.check(away(store), signed[0], "1.0.0", NOW)
+    policy_admission.check(unavailable(store), signed[0], "1.0.0", NOW)
     monkeypatch.setattr(kept_proofs, "MAX_ENTRIES", 3)
     signatures.sign(store, signed[-1], ONE, NOW)
     policy_admission.check(store, signed[-1], "1.0.0", NOW)
     assert {path.stem for path in proofs.iterdir()} == {digests.hex_digits(digest) for digest in (signed[0], *signed[-2:])}
 
 
-def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> None:
+def test_a_policy_file_decides_the_admission(store: LayoutStore, tmp_path: Path) -> None:
     digest = version(store)
-    assert admission(None, tmp_path).check(away(store), digest, "1.0.0", NOW) is None
+    assert admission(None, tmp_path).check(unavailable(store), digest, "1.0.0", NOW) is None
     (tmp_path / "one.pub").write_bytes(ONE.public().pem())
     (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
     policy_admission = admission(tmp_path / "policy.yaml", tmp_path)
@@ -162,7 +162,7 @@ def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> Non
 def test_another_model_with_the_same_key_is_refused_by_name(
     store: LayoutStore, tmp_path: Path, names: list[str], strict: bool
 ) -> None:
-    """Whoever may write to a repository can copy a version and all its signatures there."""
+    """A user with write access to a repository can copy a version and all its signatures there."""
     other = LayoutStore(tmp_path / "registry" / "other")
     digest = version(other)
     signatures.sign(other, digest, ONE, NOW, names)

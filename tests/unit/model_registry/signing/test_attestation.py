@@ -1,4 +1,4 @@
-"""Attestations: written, read back with who vouches for them, and refused where their type does not allow what they say."""
+"""Attestations are written, read back with their verification, and refused if their type does not allow the content."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("type_", GOOD)
-def test_what_was_attested_is_read_with_who_vouches(store: LayoutStore, type_: str) -> None:
+def test_an_attestation_is_read_with_its_verified_key(store: LayoutStore, type_: str) -> None:
     digest = version(store)
     referrer = attest(store, digest, type_, GOOD[type_], ONE, NOW)
     (attestation,) = list_attestations(store, digest, trusted(ONE), NOW)
@@ -38,7 +38,7 @@ def test_what_was_attested_is_read_with_who_vouches(store: LayoutStore, type_: s
     assert attestation.key_id == "key-1"
 
 
-def test_what_nobody_trusted_signed_is_shown_as_such(store: LayoutStore) -> None:
+def test_an_attestation_without_a_trusted_signature_is_unverified(store: LayoutStore) -> None:
     first, second = version(store, "one"), version(store, "two")
     attest(store, first, "evaluation", GOOD["evaluation"], ONE, NOW)
     (attestation,) = list_attestations(store, first, trusted(TWO), NOW)
@@ -65,7 +65,7 @@ def test_types() -> None:
             type_uri(type_name)
 
 
-def test_a_comparison_is_attested_whatever_its_verdict_and_of_a_first_model_too(store: LayoutStore) -> None:
+def test_a_comparison_is_attested_with_any_verdict_and_for_a_first_model(store: LayoutStore) -> None:
     digest = version(store)
     comparisons = [comparison(digest, verdict) for verdict in ("passed", "refused", "same")] + [
         comparison(digest, champion=None)
@@ -96,7 +96,7 @@ BAD_COMPARISONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "fault"), BAD_COMPARISONS)
-def test_a_comparison_says_what_it_names(store: LayoutStore, changes: dict[str, Any], fault: str) -> None:
+def test_an_incomplete_comparison_is_refused(store: LayoutStore, changes: dict[str, Any], fault: str) -> None:
     digest = version(store)
     with pytest.raises(BadFile) as refused:
         attest(store, digest, "comparison", comparison(digest) | changes, ONE, NOW)

@@ -1,4 +1,4 @@
-"""Key files: what is written how, and what is refused."""
+"""Key files: their content and modes, and the refused ones."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def test_a_pair_signs_and_verifies(tmp_path: Path, password: bytes | None) -> No
     assert not read.verifies(b"", b"data")
 
 
-def test_an_encrypted_key_wants_its_password_and_a_plain_one_none(tmp_path: Path) -> None:
+def test_an_encrypted_key_requires_its_password_and_a_plain_one_none(tmp_path: Path) -> None:
     private, _, _ = keys.generate(tmp_path / "k", b"secret")
     with pytest.raises(BadFile, match="encrypted, and there is no password") as missing:
         keys.read_private(private, None)
@@ -54,9 +54,11 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, existing: str) -> None:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
 
 
-@pytest.mark.parametrize("written", [0, 2])
-def test_a_disk_that_fills_up_leaves_no_half_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int) -> None:
-    remaining = [None] * written
+@pytest.mark.parametrize("written_files", [0, 2])
+def test_a_disk_that_fills_up_leaves_no_incomplete_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written_files: int
+) -> None:
+    remaining = [None] * written_files
 
     def full(_: int) -> None:
         if not remaining:
@@ -102,7 +104,7 @@ def test_other_public_keys_are_refused(tmp_path: Path) -> None:
         keys.read_public(tmp_path / "absent.pub")
 
 
-def test_openssl_verifies_what_was_signed(tmp_path: Path) -> None:
+def test_openssl_verifies_a_signature(tmp_path: Path) -> None:
     private, public, _ = keys.generate(tmp_path / "k", None)
     (tmp_path / "data").write_bytes(b"data")
     (tmp_path / "sig").write_bytes(keys.read_private(private, None).sign(b"data"))
@@ -112,8 +114,8 @@ def test_openssl_verifies_what_was_signed(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_signed_twice_has_one_signature() -> None:
-    """Two processes that say the same thing store one bundle."""
+def test_signatures_are_deterministic() -> None:
+    """Two processes with the same statement store one bundle."""
     key = keys.PrivateKey(ec.generate_private_key(ec.SECP256R1()))
     assert key.sign(b"x") == key.sign(b"x") != key.sign(b"y")
     assert key.public().verifies(key.sign(b"x"), b"x")

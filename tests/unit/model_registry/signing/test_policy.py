@@ -1,4 +1,4 @@
-"""The policy file: what it says, and every way to write it wrong."""
+"""The policy file: its meaning, and the error for every mistake."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -29,9 +29,9 @@ def read(folder: Path, text: str) -> policy.Policy:
 
 
 def test_a_key_is_for_versions_and_moves_unless_its_use_names_one_of_them(folder: Path) -> None:
-    both = read(folder, "signatures: required\nmoves: signed\nkeys: [{id: a, file: one.pub}]")
-    assert both.signed_moves
-    assert both.keys == both.move_keys
+    shared = read(folder, "signatures: required\nmoves: signed\nkeys: [{id: a, file: one.pub}]")
+    assert shared.signed_moves
+    assert shared.keys == shared.move_keys
     keys = "[{id: a, file: one.pub, use: versions}, {id: b, file: two.pub, use: moves}]"
     separate = read(folder, f"signatures: required\nmoves: signed\nkeys: {keys}")
     assert [[key.id for key in keys] for keys in (separate.keys, separate.move_keys)] == [["a"], ["b"]]
@@ -74,7 +74,7 @@ denied: ["{DENIED}"]
 
 
 @pytest.mark.parametrize(
-    ("written", "until"),
+    ("not_after", "until"),
     [
         ("2027-01-31", datetime(2027, 2, 1, tzinfo=UTC)),
         ("2027-01-31T12:00:00Z", datetime(2027, 1, 31, 12, tzinfo=UTC)),
@@ -83,8 +83,8 @@ denied: ["{DENIED}"]
         ("null", None),
     ],
 )
-def test_a_key_ends_when_it_says(folder: Path, written: str, until: datetime | None) -> None:
-    parsed = read(folder, f"signatures: required\nkeys: [{{id: a, file: one.pub, not_after: {written}}}]")
+def test_a_key_ends_at_its_stated_time(folder: Path, not_after: str, until: datetime | None) -> None:
+    parsed = read(folder, f"signatures: required\nkeys: [{{id: a, file: one.pub, not_after: {not_after}}}]")
     assert parsed.keys[0].not_after == until
 
 
@@ -120,7 +120,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_wrong_policy_is_refused_naming_file_fault_and_way_out(folder: Path, text: str) -> None:
+def test_a_wrong_policy_is_refused_with_file_fault_and_remedy(folder: Path, text: str) -> None:
     with pytest.raises(BadFile) as refused:
         read(folder, text)
     assert WRONG[text] in str(refused.value)
@@ -128,7 +128,7 @@ def test_a_wrong_policy_is_refused_naming_file_fault_and_way_out(folder: Path, t
     assert refused.value.hint
 
 
-def test_a_policy_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"nowhere\.yaml: No such file"):
         policy.read(tmp_path / "nowhere.yaml")
     (tmp_path / "large.yaml").write_bytes(b" " * (policy.MAX_BYTES + 1))

@@ -1,4 +1,4 @@
-"""What belongs to a manifest: listed under a tag, or by the store; looked at before it is believed."""
+"""Referrers of a manifest: listed under a tag or by the store, and verified before use."""
 
 import threading
 
@@ -23,14 +23,14 @@ def digest(store: LayoutStore) -> str:
 
 def read(store: LayoutStore, digest: str) -> list[str]:
     """Return the digests of the readable referrers."""
-    return [entries.digest for entries, parsed in referrers.read(store, digest, TYPE) if isinstance(parsed, Manifest)]
+    return [referrer.digest for referrer, parsed in referrers.read(store, digest, TYPE) if isinstance(parsed, Manifest)]
 
 
-def test_what_was_attached_is_listed_under_the_tag(store: LayoutStore, digest: str) -> None:
+def test_attached_referrers_are_listed_under_the_tag(store: LayoutStore, digest: str) -> None:
     assert referrers.listed(store, digest) == []
     pushed = [referrers.attach(store, digest, TYPE, note, {"note": "x"}).digest for note in (b"one", b"two")]
     assert read(store, digest) == pushed
-    referrers.attach(store, digest, TYPE, b"two", {"note": "x"})  # once more: it is listed once
+    referrers.attach(store, digest, TYPE, b"two", {"note": "x"})  # attached again, it is listed once
     index = manifest.parse_index(store.manifest(store.resolve(f"sha256-{digest.removeprefix('sha256:')}").digest))
     assert [(entry.artifact_type, entry.annotations) for entry in index.manifests] == [(TYPE, {"note": "x"})] * 2
     parsed = manifest.parse(store.manifest(pushed[0]))
@@ -46,9 +46,9 @@ def test_a_store_with_the_api_gets_no_tag(store: LayoutStore) -> None:
     assert api.tags() == []
 
 
-def test_entries_of_others_are_kept_as_they_are(store: LayoutStore, digest: str) -> None:
-    theirs = put_manifest(store, "theirs")
-    entry = {"mediaType": theirs.media_type, "digest": theirs.digest, "size": theirs.size, "urls": ["https://example.org"]}
+def test_entries_of_others_are_unchanged(store: LayoutStore, digest: str) -> None:
+    foreign = put_manifest(store, "foreign")
+    entry = {"mediaType": foreign.media_type, "digest": foreign.digest, "size": foreign.size, "urls": ["https://example.org"]}
     document = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": [entry], "annotations": {"by": "others"}}
     tag = referrers.fallback_tag(digest)
     store.move_tags({tag: store.push_manifest(manifest.encode(document))}, expect={})
@@ -59,7 +59,7 @@ def test_entries_of_others_are_kept_as_they_are(store: LayoutStore, digest: str)
     assert len(after["manifests"]) == 2
 
 
-def test_several_at_once_lose_nothing(store: LayoutStore, digest: str) -> None:
+def test_concurrent_attachments_are_all_listed(store: LayoutStore, digest: str) -> None:
     notes = [b"%d" % number for number in range(8)]
     threads = [threading.Thread(target=referrers.attach, args=(store, digest, TYPE, note, {})) for note in notes]
     for thread in threads:
@@ -69,35 +69,35 @@ def test_several_at_once_lose_nothing(store: LayoutStore, digest: str) -> None:
     assert len(read(store, digest)) == len(notes)
 
 
-def test_a_list_that_never_stands_still_ends_clearly(store: LayoutStore, digest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: object, **__: object) -> None:
-        raise Conflict("somebody was quicker")
+def test_a_list_that_always_changes_is_a_conflict(store: LayoutStore, digest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def conflict(*_: object, **__: object) -> None:
+        raise Conflict("another client was faster")
 
-    monkeypatch.setattr(store, "move_tags", lost)
+    monkeypatch.setattr(store, "move_tags", conflict)
     with pytest.raises(Conflict):
         referrers.attach(store, digest, TYPE, b"one", {})
 
 
 def lies(store: LayoutStore, digest: str) -> dict[str, Descriptor]:
-    """Entries of a list of referrers that are not what they seem."""
+    """Return misleading entries of a list of referrers."""
     valid_entry = referrers.attach(store, digest, TYPE, b"one", {})
     other = referrers.attach(store, put_manifest(store, "another").digest, TYPE, b"two", {})
     absent = digests.from_bytes(b"absent")
     return {
         "of another version": other,
         "of nothing": rewritten(store, valid_entry, subject=None),
-        "not there": msgspec.structs.replace(valid_entry, digest=absent),
+        "absent": msgspec.structs.replace(valid_entry, digest=absent),
         "no manifest": msgspec.structs.replace(
             valid_entry, digest=manifest.parse(store.manifest(valid_entry.digest)).layers[0].digest
         ),
         "no digest": msgspec.structs.replace(valid_entry, digest="sha256:../../../etc/passwd"),
-        "another type, called ours": msgspec.structs.replace(
+        "another type, listed as this one": msgspec.structs.replace(
             rewritten(store, valid_entry, artifactType="x/y"), artifact_type=TYPE
         ),
     }
 
 
-def test_a_list_that_lies_yields_nothing_and_harms_nothing(store: LayoutStore, digest: str) -> None:
+def test_misleading_entries_of_a_list_are_ignored(store: LayoutStore, digest: str) -> None:
     entries = lies(store, digest)
     for lie in entries.values():
         assert read(LyingStore(store._path, [lie]), digest) == []
@@ -105,7 +105,7 @@ def test_a_list_that_lies_yields_nothing_and_harms_nothing(store: LayoutStore, d
     assert read(LyingStore(store._path, [*entries.values(), valid_entry]), digest) == [valid_entry.digest]
 
 
-def test_a_signature_that_a_lying_list_names_for_another_version_does_not_count(store: LayoutStore) -> None:
+def test_a_signature_that_a_misleading_list_names_for_another_version_does_not_count(store: LayoutStore) -> None:
     first, second = version(store, "one"), version(store, "two")
     signatures.sign(store, first, ONE, NOW)
     liar = LyingStore(store._path, referrers.listed(store, first))
@@ -125,7 +125,7 @@ def test_a_damaged_list_is_corrupt(store: LayoutStore, digest: str, content: byt
 
 
 @pytest.mark.parametrize("listed_as", [None, "", manifest.EMPTY_TYPE])
-def test_an_entry_without_a_type_is_looked_into(store: LayoutStore, digest: str, listed_as: str | None) -> None:
+def test_the_manifest_of_an_entry_without_a_type_is_read(store: LayoutStore, digest: str, listed_as: str | None) -> None:
     """Registries that go by the config's media type list artifacts as the empty type."""
     valid_entry = referrers.attach(store, digest, TYPE, b"one", {})
     assert read(LyingStore(store._path, [msgspec.structs.replace(valid_entry, artifact_type=listed_as)]), digest) == [
@@ -136,10 +136,10 @@ def test_an_entry_without_a_type_is_looked_into(store: LayoutStore, digest: str,
 class Counting(LyingStore):
     """A store that counts the requested manifests."""
 
-    asked = 0
+    requests = 0
 
     def manifest(self, digest: str) -> bytes:
-        self.asked += 1
+        self.requests += 1
         return super().manifest(digest)
 
 
@@ -148,7 +148,7 @@ def test_a_huge_list_is_read_up_to_a_limit(store: LayoutStore, digest: str) -> N
     others = [msgspec.structs.replace(absent, artifact_type="x/y")] * 10_000
     counting = Counting(store._path, others + [absent] * 10_000)
     *entries, (_, last) = referrers.read(counting, digest, TYPE)
-    assert len(entries) == counting.asked == referrers.MAX_READ
+    assert len(entries) == counting.requests == referrers.MAX_READ
     assert all(isinstance(parsed, NotFound) for _, parsed in entries)
     assert "only 256 were read" in str(last)
 
@@ -157,10 +157,10 @@ def test_a_list_of_many_reads_no_more_than_the_first_good_signature(store: Layou
     signatures.sign(store, digest, ONE, NOW)
     counting = Counting(store._path, referrers.listed(store, digest) * 100)
     next(signatures.collect(counting, digest))
-    assert counting.asked == 1
+    assert counting.requests == 1
 
 
-def test_the_type_may_stand_in_the_config_only(store: LayoutStore, digest: str) -> None:
+def test_the_type_may_be_in_the_config_only(store: LayoutStore, digest: str) -> None:
     """Older clients write no artifactType; then the config's media type says it (image-spec, "artifact usage")."""
     valid_entry = referrers.attach(store, digest, bundle.MEDIA_TYPE, b"one", {})
     document = msgspec.json.decode(store.manifest(valid_entry.digest))

@@ -1,4 +1,4 @@
-"""Signatures: what holds, and everything that does not."""
+"""Signatures: valid ones, and every invalid one."""
 
 import base64
 from collections.abc import Callable
@@ -45,14 +45,14 @@ def test_two_keys_both_count_and_each_signs_once(repository: LayoutStore, digest
     assert len(referrers.listed(repository, digest)) == 2
 
 
-def test_an_unsigned_version_is_refused_with_the_way_out(repository: LayoutStore, digest: str) -> None:
+def test_an_unsigned_version_is_refused_with_the_remedy(repository: LayoutStore, digest: str) -> None:
     with pytest.raises(Refused, match="there is no signature") as refused:
         signatures.verify(repository, digest, trusted(ONE), NOW)
     assert "model-registry sign" in refused.value.hint
 
 
 def test_keys_rotate(repository: LayoutStore) -> None:
-    """Old and new key are trusted side by side; once the old one is past its time, what both signed still holds."""
+    """The old and the new key are trusted together. After the end of the old key, a version that both signed is still valid."""
     digest, end = version(repository), NOW + timedelta(days=1)
     old, new = trusted(ONE, not_after=end), trusted(TWO)
     signatures.sign(repository, digest, ONE, NOW)
@@ -71,7 +71,7 @@ def test_a_signature_that_was_moved_to_another_version_is_refused(repository: La
         signatures.verify(repository, second, trusted(ONE), NOW)
 
 
-def test_a_bad_signature_beside_a_good_one_harms_nothing(repository: LayoutStore, digest: str) -> None:
+def test_a_bad_signature_beside_a_good_one_is_ignored(repository: LayoutStore, digest: str) -> None:
     for content in (b"", b"noise", signed(OTHER)):
         referrers.attach(repository, digest, bundle.MEDIA_TYPE, content, {})
     signatures.sign(repository, digest, ONE, NOW)
@@ -151,7 +151,7 @@ def test_a_tampered_bundle_is_refused(change: Callable[[dict[str, Any]], object]
         b'{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":7}}],"predicateType":"x"}',
     ],
 )
-def test_what_is_well_signed_but_no_statement_about_the_version_is_refused(payload: bytes) -> None:
+def test_a_signed_payload_that_is_no_statement_about_the_version_is_refused(payload: bytes) -> None:
     with pytest.raises((Corrupt, Refused)):
         signatures.check(bundle.build(payload, ONE), DIGEST, trusted(ONE), NOW)
 
@@ -165,7 +165,7 @@ def test_the_encoding_that_is_signed_is_that_of_the_dsse_specification() -> None
 @settings(max_examples=150)
 @given(st.data())
 def test_a_bundle_with_anything_changed_never_verifies_for_another_digest(data: st.DataObject) -> None:
-    """Bytes flipped, cut or put in: it may still verify (a changed hint), but never for what was not signed."""
+    """After changed, removed or inserted bytes, a bundle may still verify (a changed hint), but only for the signed digest."""
     bundle_bytes = GOOD
     at = data.draw(st.integers(0, len(bundle_bytes)))
     noise = data.draw(st.binary(max_size=4))
@@ -189,7 +189,7 @@ JSON = st.recursive(
 
 @settings(max_examples=150)
 @given(st.sampled_from(["mediaType", "dsseEnvelope", "payload", "payloadType", "signatures", "sig"]), JSON)
-def test_any_value_anywhere_in_a_bundle_raises_only_our_errors(key: str, value: object) -> None:
+def test_any_value_anywhere_in_a_bundle_raises_only_registry_errors(key: str, value: object) -> None:
     document = msgspec.json.decode(GOOD)
     for place in (document, document["dsseEnvelope"], document["dsseEnvelope"]["signatures"][0]):
         if key in place:
@@ -205,7 +205,7 @@ def signed_json(value: object) -> bytes:
 
 @settings(max_examples=300)
 @given(st.binary(max_size=300) | JSON.map(signed_json))
-def test_any_bytes_and_any_signed_json_raise_only_our_errors(content: bytes) -> None:
+def test_any_bytes_and_any_signed_json_raise_only_registry_errors(content: bytes) -> None:
     with pytest.raises(RegistryError):
         signatures.check(content, DIGEST, trusted(ONE), NOW)
 
@@ -238,7 +238,7 @@ def cosign(tmp_path: Path) -> keys.PublicKey:
     return keys.read_public(tmp_path / "cosign.pub")
 
 
-def test_what_cosign_signed_verifies(cosign: keys.PublicKey) -> None:
+def test_a_signature_of_cosign_verifies(cosign: keys.PublicKey) -> None:
     statement, key_id = signatures.check(BUNDLE, COSIGNED, [signatures.TrustedKey("cosign", cosign)], NOW)
     assert (key_id, statement.predicate_type) == ("cosign", bundle.SIGNED)
     assert base64.b64encode(bytes.fromhex(cosign.fingerprint)).decode() == HINT

@@ -1,4 +1,4 @@
-"""Docker's configuration: where it is, what stands in it, what helpers answer, and what is wrong with it."""
+"""Docker's configuration: its path, its content, the answers of helpers, and its faults."""
 
 import base64
 import json
@@ -57,7 +57,7 @@ def helper(folder: Path, name: str, script: str) -> None:
     ],
 )
 @pytest.mark.parametrize("at_home", [False, True])
-def test_what_stands_in_the_file(
+def test_credentials_are_read_from_the_file(
     config: Path, monkeypatch: pytest.MonkeyPatch, at_home: bool, document: Any, expected: Credentials | None
 ) -> None:
     if at_home:
@@ -83,7 +83,7 @@ def test_docker_hub_has_several_names(config: Path, name: str) -> None:
     assert find_credentials("docker.io.example.com") is None
 
 
-def test_a_helper_for_one_registry_comes_before_the_store_of_all(config: Path) -> None:
+def test_a_helper_for_one_registry_precedes_the_store_of_all(config: Path) -> None:
     helper(config.parent, "one", """echo '{"Username": "one", "Secret": "p"}'""")
     helper(config.parent, "all", """echo '{"Username": "<token>", "Secret": "t"}'""")
     config.write_text(json.dumps({"credsStore": "all", "credHelpers": {REGISTRY: "one"}}))
@@ -92,7 +92,7 @@ def test_a_helper_for_one_registry_comes_before_the_store_of_all(config: Path) -
 
 
 @pytest.mark.parametrize("name", [HUB_KEY, "docker.io"])
-def test_docker_hub_s_own_helper_comes_before_the_store_of_all(config: Path, name: str) -> None:
+def test_the_helper_of_docker_hub_precedes_the_store_of_all(config: Path, name: str) -> None:
     helper(config.parent, "hub", f"""[ "$(cat)" = '{HUB_KEY}' ] && echo '{{"Username": "hub", "Secret": "p"}}'""")
     helper(config.parent, "all", """echo '{"Username": "all", "Secret": "p"}'""")
     config.write_text(json.dumps({"credsStore": "all", "credHelpers": {name: "hub"}}))
@@ -101,7 +101,7 @@ def test_docker_hub_s_own_helper_comes_before_the_store_of_all(config: Path, nam
     assert find_credentials("docker.io") == Credentials("u", "p")
 
 
-def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None:
+def test_the_file_is_used_if_a_helper_has_no_credentials(config: Path) -> None:
     helper(config.parent, "none", "echo 'credentials not found in native keychain'; exit 1")
     config.write_text(json.dumps({"credsStore": "none", "auths": {REGISTRY: auth("u", "p")}}))
     assert find_credentials(REGISTRY) == Credentials("u", "p")
@@ -118,7 +118,7 @@ def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None
         ('{"credsStore": "absent"}', "docker-credential-absent, which is not installed"),
     ],
 )
-def test_what_cannot_be_used_is_named(config: Path, text: str, error: str) -> None:
+def test_an_unusable_configuration_is_named(config: Path, text: str, error: str) -> None:
     config.write_text(text)
     with pytest.raises(Misconfigured, match=error) as caught:
         find_credentials(REGISTRY)
@@ -129,7 +129,7 @@ def test_what_cannot_be_used_is_named(config: Path, text: str, error: str) -> No
     ("script", "error"),
     [("echo 'no keyring' >&2; exit 3", "ended with exit code 3: no keyring"), ("exit 0", "did not return credentials")],
 )
-def test_a_helper_that_fails_may_do_better_later(config: Path, script: str, error: str) -> None:
+def test_the_failure_of_a_helper_is_retriable(config: Path, script: str, error: str) -> None:
     helper(config.parent, "broken", script)
     config.write_text('{"credsStore": "broken"}')
     with pytest.raises(Unreachable, match=error) as caught:

@@ -1,4 +1,4 @@
-"""Where requests to one registry may go."""
+"""The hosts that requests to one registry may reach."""
 
 import httpx
 import pytest
@@ -25,7 +25,7 @@ PAGE = "https://registry.example.com/v2/team/x/tags/list?n=2"
         ("", None),
     ],
 )
-def test_the_next_page_is_found_among_links_of_any_scheme(link: str, following: str | None) -> None:
+def test_the_next_page_is_selected_among_links_of_any_scheme(link: str, following: str | None) -> None:
     """Registries behind a proxy that ends TLS link to http (pulp_container 220); links may be several (RFC 8288)."""
     client = OciClient("registry.example.com", StoreOptions(), Timing())
     page = client.next_page(OciResponse(200, httpx.Headers({"Link": link}), httpx.URL(PAGE), b""))

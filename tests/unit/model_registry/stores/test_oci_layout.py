@@ -1,4 +1,4 @@
-"""The folder store: the suite of all stores, and what is particular to an OCI image layout."""
+"""The folder store: the suite of all stores, and the specifics of an OCI image layout."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def test_the_folder_is_an_image_layout(store: LayoutStore, tmp_path: Path) -> No
     assert not list(folder.rglob("*.part"))
 
 
-def test_what_other_tools_wrote_is_kept(store: LayoutStore, tmp_path: Path) -> None:
+def test_entries_of_other_tools_are_unchanged(store: LayoutStore, tmp_path: Path) -> None:
     descriptor = put_manifest(store, "one")
     store.move_tags({"1.0.0": descriptor}, expect={})
     index = tmp_path / "registry" / "flight-delay" / "index.json"
@@ -85,7 +85,7 @@ def test_a_broken_index_is_corrupt(store: LayoutStore, tmp_path: Path, text: str
         store.tags()
 
 
-def test_a_tag_that_stands_twice_is_corrupt(store: LayoutStore, tmp_path: Path) -> None:
+def test_a_duplicate_tag_is_corrupt(store: LayoutStore, tmp_path: Path) -> None:
     store.move_tags({"prod": put_manifest(store, "one")}, expect={})
     index = tmp_path / "registry" / "flight-delay" / "index.json"
     document = json.loads(index.read_text())
@@ -94,7 +94,7 @@ def test_a_tag_that_stands_twice_is_corrupt(store: LayoutStore, tmp_path: Path) 
         store.resolve("prod")
 
 
-def test_a_clock_that_stands_still_or_goes_back_hides_no_move(store: LayoutStore, tmp_path: Path) -> None:
+def test_a_stopped_or_reversed_clock_hides_no_move(store: LayoutStore, tmp_path: Path) -> None:
     targets = [put_manifest(store, "one"), put_manifest(store, "two")]
     store.move_tags({"prod": targets[0]}, expect={})
     index = tmp_path / "registry" / "flight-delay" / "index.json"
@@ -107,7 +107,7 @@ def test_a_clock_that_stands_still_or_goes_back_hides_no_move(store: LayoutStore
     assert times == sorted(set(times))
 
 
-def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_path: Path) -> None:
+def test_a_missing_folder_is_unreachable_and_not_created(store: LayoutStore, tmp_path: Path) -> None:
     for ask in (
         store.tags,
         lambda: store.validator("prod"),
@@ -119,7 +119,7 @@ def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_stands_in_the_way_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_folder_of_other_files_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(Refused, match="not an OCI layout"):
         put(LayoutStore(tmp_path), b"content")
@@ -128,25 +128,25 @@ def test_what_stands_in_the_way_is_left_alone(tmp_path: Path) -> None:
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("thesis.tex", "years of work")]
 
 
-def test_a_reader_never_sees_half_an_index(store: LayoutStore) -> None:
-    """Two tags always move together; a reader that looks while they move sees both at the same place."""
+def test_a_reader_never_reads_an_incomplete_index(store: LayoutStore) -> None:
+    """Two tags always move together; a concurrent reader reads both at the same manifest."""
     targets = [put_manifest(store, note) for note in ("one", "two")]
     store.move_tags({"a": targets[0], "b": targets[0]}, expect={})
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         writer = pool.submit(_move_both, store, [target.digest for target in targets])
-        looks = 0
-        while not writer.done() or not looks:
-            index = store._tagged(store._index())  # one look at one state
+        reads = 0
+        while not writer.done() or not reads:
+            index = store._tagged(store._index())  # one read of one state
             assert index["a"].digest == index["b"].digest
-            looks += 1
+            reads += 1
         writer.result()
 
 
 def test_a_compare_and_swap_has_one_winner(store: LayoutStore) -> None:
     target = put_manifest(store, "one")
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        won = list(pool.map(_claim, [store] * PROCESSES, [target.digest] * PROCESSES))
-    assert sum(won) == MOVES  # each of the tags was claimed once
+        claims = list(pool.map(_claim, [store] * PROCESSES, [target.digest] * PROCESSES))
+    assert sum(claims) == MOVES  # each of the tags was claimed once
 
 
 def _move_both(store: LayoutStore, digests: list[str]) -> None:
@@ -157,7 +157,7 @@ def _move_both(store: LayoutStore, digests: list[str]) -> None:
 
 
 def _claim(store: LayoutStore, digest: str) -> int:
-    won = 0
+    claims = 0
     target = put_manifest(store, "one")
     assert target.digest == digest
     for at in range(MOVES):
@@ -165,11 +165,11 @@ def _claim(store: LayoutStore, digest: str) -> int:
             store.move_tags({f"tag-{at}": target}, expect={f"tag-{at}": None})
         except Conflict:
             continue
-        won += 1
-    return won
+        claims += 1
+    return claims
 
 
-def test_many_may_create_it_at_once(tmp_path: Path) -> None:
+def test_concurrent_pushes_create_the_folder(tmp_path: Path) -> None:
     stores = [LayoutStore(tmp_path / f"registry-{number}" / "model") for number in range(50)]
     with ThreadPoolExecutor(8) as pool:
         for store in stores:
@@ -177,13 +177,13 @@ def test_many_may_create_it_at_once(tmp_path: Path) -> None:
     assert all((store._path / "index.json").is_file() for store in stores)
 
 
-def test_the_first_error_stops_what_is_under_way(store: LayoutStore, tmp_path: Path) -> None:
+def test_the_first_error_stops_downloads_in_flight(store: LayoutStore, tmp_path: Path) -> None:
     parallel_transfer.upload(store, [(described(b"x"), partial(io.BytesIO, b"x"))])
-    begun = threading.Barrier(2, timeout=30)
+    both_started = threading.Barrier(2, timeout=30)
 
     class Endless(LayoutStore):
         def blob(self, content: Descriptor) -> Iterator[bytes]:
-            begun.wait()
+            both_started.wait()
             if content.digest == ABSENT:
                 yield from super().blob(content)
             while True:
@@ -198,7 +198,7 @@ def test_the_first_error_stops_what_is_under_way(store: LayoutStore, tmp_path: P
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("place", ["a file", "the manifest", "index.json"])
-def test_a_fifo_in_the_place_of_content_is_named_and_waits_for_nobody(folder: Path, place: str) -> None:
+def test_a_fifo_in_the_place_of_content_is_named_without_a_wait(folder: Path, place: str) -> None:
     run("push", "./v1", "oci:registry/m:1.0.0")
     store = LayoutStore(folder / "registry" / "m")
     digest = store.resolve("1.0.0").digest

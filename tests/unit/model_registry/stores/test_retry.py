@@ -1,4 +1,4 @@
-"""When another attempt is made: decided from times that are handed in."""
+"""Attempts and their delays, decided from given times."""
 
 import httpcore
 from hypothesis import given
@@ -14,11 +14,11 @@ def test_backoff_grows_and_ends() -> None:
     attempts = AttemptLimit(MINUTE, now=0)
     waits = [attempts.delay(0, random_share=1.0) for _ in range(MAX_ATTEMPTS)]
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, None]
-    for retry_seconds, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # what the server asks for is the least
+    for retry_seconds, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # the server's value is the minimum
         assert AttemptLimit(MINUTE, now=0).delay(0, random_share=0.5, retry_after=retry_seconds) == wait
 
 
-def test_progress_begins_the_count_anew() -> None:
+def test_progress_restarts_the_count() -> None:
     attempts = AttemptLimit(10.0, now=0)
     assert attempts.delay(9.0, random_share=1.0) == 0.25
     attempts.progressed(9.5)
@@ -35,10 +35,12 @@ def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=MAX_ATTEMPTS, max_size=30), st.floats(0.1, 1000))
-def test_the_whole_wait_is_bounded(dice: list[float], limit: float) -> None:
-    attempts, now, tries = AttemptLimit(limit, now=0), 0.0, 0
-    for thrown in dice:
-        wait = attempts.delay(now, thrown)
+def test_the_total_wait_is_bounded(random_shares: list[float], limit: float) -> None:
+    attempts = AttemptLimit(limit, now=0)
+    now = 0.0
+    tries = 0
+    for random_share in random_shares:
+        wait = attempts.delay(now, random_share)
         if wait is None:
             break
         assert 0 <= wait <= LONGEST_SECONDS
@@ -52,8 +54,8 @@ def test_the_header_is_seconds_or_a_date() -> None:
     assert retry_after(" 1.5 ", 0) == 1.5
     assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 90.0) == 30
     assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 500.0) == 0
-    for odd in (None, "", "soon", "-5", "1e9", "9" * 400, "nan", "inf", "Thu, 99 Foo 1970"):
-        assert retry_after(odd, 0) is None
+    for invalid in (None, "", "soon", "-5", "1e9", "9" * 400, "nan", "inf", "Thu, 99 Foo 1970"):
+        assert retry_after(invalid, 0) is None
 
 
 @given(st.text(max_size=40))
@@ -62,7 +64,7 @@ def test_any_header_reads_or_not(text: str) -> None:
     assert delay is None or delay >= 0
 
 
-def test_an_answer_has_to_get_on() -> None:
+def test_an_answer_without_progress_times_out() -> None:
     now, limits, answers = 0.0, list[float | None](), [(1, 6.0), (1 << 16, 3.0), (10, 9.0), (1, 0.0)]
 
     class Slow(httpcore.NetworkStream):

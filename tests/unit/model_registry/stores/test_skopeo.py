@@ -1,4 +1,4 @@
-"""skopeo, which shares no code with this project, reads and copies what push wrote."""
+"""skopeo, which shares no code with this project, reads and copies pushed versions."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def test_skopeo_inspects_a_version_and_a_channel(store: LayoutStore, make_packag
         assert skopeo("inspect", "--raw", f"{store.repository}:{tag}").encode() == store.manifest(pushed.digest)
 
 
-def test_what_skopeo_copied_is_the_same_version_and_goes_on(
+def test_a_copy_by_skopeo_is_the_same_version_and_continues_the_history(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:
     pushed = package.push(store, make_package(), "flight-delay", "1.0.0")

@@ -8,7 +8,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("size", "least", "expected"),
+    ("size", "min_bytes", "expected"),
     [
         (0, 0, [ONE_PUT]),
         (1, 0, [ONE_PUT]),
@@ -19,5 +19,5 @@ KIB, MIB = 1 << 10, 1 << 20
         (100 * MIB, 5 * MIB, [100 * MIB, ONE_PUT]),
     ],
 )
-def test_large_requests_come_first_and_end_in_one_put(size: int, least: int, expected: list[int]) -> None:
-    assert upload_methods(size, least) == expected
+def test_large_requests_come_first_and_end_in_one_put(size: int, min_bytes: int, expected: list[int]) -> None:
+    assert upload_methods(size, min_bytes) == expected

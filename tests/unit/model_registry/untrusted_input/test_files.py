@@ -1,4 +1,4 @@
-"""Files that others placed: a FIFO, a device, a socket or a folder is not waited for."""
+"""Files from others: no read waits for a FIFO, a device, a socket or a folder."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ def folder(path: Path) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("make", [fifo, unix_socket, device, folder])
-def test_what_is_no_regular_file_is_named(make: "object", tmp_path: Path) -> None:
+def test_a_file_that_is_not_regular_is_named(make: "object", tmp_path: Path) -> None:
     path = tmp_path / "x"
     make(path)  # type: ignore[operator]
     with pytest.raises(NotRegular) as raised:

@@ -1,4 +1,4 @@
-"""The reader of JSON: its limits, and that nothing but `UnreadableDocument` comes out of it."""
+"""The reader of JSON: its limits, and `UnreadableDocument` as its only error."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_numbers_of_many_digits_within_64_bits_are_values(text: bytes) -> None:
     assert ANY.decode(b'"%b"' % text) == text.decode()
 
 
-def test_a_field_that_the_type_lacks_may_not_break_the_reader() -> None:
+def test_an_unknown_field_does_not_break_the_reader() -> None:
     deep = hostile_records.LITERALS["deep array"]
     with pytest.raises(UnreadableDocument):
         DocumentDecoder(Record).decode(b'{"another":%b}' % deep)
@@ -90,7 +90,7 @@ def test_a_message_is_short_and_holds_no_value() -> None:
     st.sampled_from([Record, Loose, dict, list]),
 )
 @settings(max_examples=300, deadline=None)
-def test_what_is_read_can_be_written_and_all_else_is_unreadable(value: bytes | None, type_: type[Any]) -> None:
+def test_a_read_document_can_be_written_and_any_other_is_unreadable(value: bytes | None, type_: type[Any]) -> None:
     try:
         decoded = json_documents.decode(value, type_)
     except UnreadableDocument:
@@ -110,5 +110,5 @@ def test_the_lenient_reader_raises_the_same_error(value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("text", [b"NaN", b"[1e999]", b"9" * 400])
-def test_the_lenient_reader_takes_what_python_takes(text: bytes) -> None:
+def test_the_lenient_reader_accepts_all_json_of_python(text: bytes) -> None:
     assert json_documents.decode_lenient(text) is not None

@@ -8,7 +8,7 @@ from model_registry.untrusted_input.varint import encode_varint, read_varint
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=3), st.binary(max_size=3))
-def test_an_encoded_number_is_read_again_wherever_it_lies(number: int, before: bytes, after: bytes) -> None:
+def test_an_encoded_number_is_read_back_at_any_position(number: int, before: bytes, after: bytes) -> None:
     data = before + encode_varint(number) + after
     assert read_varint(data, len(before), len(data)) == (number, len(data) - len(after))
 

@@ -24,7 +24,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_is_named(text: str) -> None:
+def test_a_fault_is_named(text: str) -> None:
     with pytest.raises(UnreadableDocument) as raised:
         yaml_documents.load(text)
     assert WRONG[text] in str(raised.value)

@@ -1,4 +1,4 @@
-"""A cluster in memory (librdkafka's mock): enough for reading and asking, not for transactions or groups."""
+"""A cluster in memory (librdkafka's mock). It supports reads and queries, but no transactions or groups."""
 
 from collections.abc import Callable, Iterator
 
@@ -24,7 +24,7 @@ def bootstrap_servers(mock_producer: Producer) -> str:
 
 @pytest.fixture
 def write(mock_producer: Producer) -> Write:
-    """`write(topic, partition, [(value, headers), ...])`, and everything is there on return."""
+    """Return `write(topic, partition, [(value, headers), ...])`, which returns when all records are stored."""
 
     def records(topic: str, partition: int, values: list[tuple[bytes | None, Headers]]) -> None:
         for value, headers in values:

@@ -76,7 +76,7 @@ def _columns(lane: tuple[Partition, Partition], answers: list[Answer]) -> Audite
 
 @st.composite
 def clean_histories(draw: st.DrawFn) -> History:
-    """Gaps as transaction markers make them, several versions (rollbacks too), dead letters and expired events."""
+    """Draw histories with gaps of transaction markers, several versions and rollbacks, dead letters and expired events."""
     history = History({}, [], {}, outputs=draw(st.integers(1, 3)))
     for number in range(draw(st.integers(1, 3))):
         partition = (TOPIC, number)
@@ -104,7 +104,7 @@ def _reigns(draw: st.DrawFn, offsets: list[int]) -> list[VersionCutover]:
 
 
 def _interleaved(draw: st.DrawFn, answers: list[Answer]) -> list[Answer]:
-    """Partitions mixed, the order within each kept."""
+    """Mix the partitions, and keep the order within each."""
     order = draw(st.permutations([answer.source for answer in answers]))
     queues = {source: iter([a for a in answers if a.source == source]) for source in set(order)}
     return [next(queues[source]) for source in order]

@@ -1,4 +1,4 @@
-"""A clean history is clean; each kind of damage is found, as exactly that, at its place."""
+"""A clean history has no findings; each kind of damage is reported as this kind, with its position."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def place(answer: Answer) -> str:
 
 
 def assert_found(report: EventReport, fault: str, at: str) -> None:
-    """One fault of this kind, at its place, and no other."""
+    """Assert that there is one fault of this kind, with its position, and no other."""
     assert faults(report) == {fault: 1}
     assert report.examples == {fault: [at]}
 
@@ -47,9 +47,9 @@ def test_a_clean_history_is_clean(history: History, batch: int) -> None:
 
 @given(clean_histories(), st.data())
 def test_a_lost_answer_is_missing(history: History, data: st.DataObject) -> None:
-    lost = history.answers[at := pick(data, history, *Kind)]
+    lost_answer = history.answers[at := pick(data, history, *Kind)]
     history.answers.pop(at)
-    assert_found(audited(history), "missing", place(lost))
+    assert_found(audited(history), "missing", place(lost_answer))
 
 
 @given(clean_histories(), st.sampled_from(Kind), st.integers(1, 9), st.data())
@@ -87,7 +87,7 @@ def test_an_overtaken_score_is_out_of_order(history: History, batch: int, data: 
 
 
 @given(clean_histories(), st.data())
-def test_a_dead_letter_may_come_at_any_time(history: History, data: st.DataObject) -> None:
+def test_a_dead_letter_may_be_out_of_order(history: History, data: st.DataObject) -> None:
     answer = history.answers.pop(pick(data, history, Kind.DEAD))
     history.answers.insert(data.draw(st.integers(0, len(history.answers))), answer)
     assert audited(history).clean
@@ -131,7 +131,7 @@ def test_an_unreadable_record_is_a_fault(history: History, offset: int) -> None:
 
 
 @given(clean_histories(), st.data())
-def test_a_repeated_id_is_told_and_no_fault(history: History, data: st.DataObject) -> None:
+def test_a_repeated_id_is_counted_and_no_fault(history: History, data: st.DataObject) -> None:
     at, other = pick(data, history, *Kind), pick(data, history, *Kind)
     assume(at != other)
     report = audited(with_answer(history, at, id=history.answers[other].id))
@@ -140,7 +140,7 @@ def test_a_repeated_id_is_told_and_no_fault(history: History, data: st.DataObjec
 
 
 @given(clean_histories(), st.integers(0, 60), st.integers(0, 60))
-def test_what_lies_outside_the_window_is_passed_over(history: History, lo: int, hi: int) -> None:
+def test_answers_outside_the_window_are_ignored(history: History, lo: int, hi: int) -> None:
     windows = {partition: replace(history.window(partition), lo=lo, hi=hi, end=10**6) for partition in history.inputs}
     report = audited(history, windows)
     assert report.clean
@@ -149,7 +149,7 @@ def test_what_lies_outside_the_window_is_passed_over(history: History, lo: int, 
 
 
 @given(clean_histories(), st.data())
-def test_the_sum_holds_whatever_is_broken(history: History, data: st.DataObject) -> None:
+def test_the_counts_add_up_for_any_damage(history: History, data: st.DataObject) -> None:
     windows = {partition: history.window(partition) for partition in history.inputs}
     remaining = data.draw(st.lists(st.sampled_from(history.answers), max_size=60))
     history.inputs[P0] = data.draw(st.lists(st.sampled_from(history.inputs[P0]), unique=True))
@@ -165,15 +165,15 @@ def test_missing_events_that_are_copies_are_counted_apart() -> None:
     audit.add_inputs(P0, np.arange(10))
     audit.add_inputs(("flights", 1), np.arange(4))
     audit.add_copies(P0, np.arange(2, 12))
-    answered = AuditedAnswers(("scores", 0), P0, np.array([0, 5, 6]), np.zeros(3, np.uint8), "sha256:a")
-    audit.add_answers(answered)
+    answers = AuditedAnswers(("scores", 0), P0, np.array([0, 5, 6]), np.zeros(3, np.uint8), "sha256:a")
+    audit.add_answers(answers)
     report = audit.report()
     assert (report.missing, report.pending, report.copies, report.missing_copies) == (9, 2, 8, 4)
     assert "4 of the missing events are copies from another region" in report.notes()[0]
     assert EventReport().notes() == []
 
 
-def test_only_the_first_examples_are_kept_and_inputs_need_a_window() -> None:
+def test_only_the_first_examples_are_reported_and_inputs_need_a_window() -> None:
     history = History({P0: list(range(100))}, [], {})
     report = audited(history)
     assert report.missing == 100
@@ -182,6 +182,6 @@ def test_only_the_first_examples_are_kept_and_inputs_need_a_window() -> None:
         audited(history, {(TOPIC, 1): Window(0, 2)})
 
 
-def test_a_swap_of_a_partition_that_is_not_audited_is_of_no_concern() -> None:
+def test_a_swap_of_a_partition_that_is_not_audited_is_ignored() -> None:
     history = History({P0: [0]}, [Answer(P0, 0, Kind.SCORED, "d", 0)], {("trains", 0): [VersionCutover(0, 9, "x")]})
     assert audited(history).clean

@@ -1,4 +1,4 @@
-"""Answers of the wrong arm are found from keys, cut-overs and shares alone."""
+"""Answers of the wrong arm are determined from keys, cut-overs and shares alone."""
 
 from publisher.audit.canary_assignment import Answered, Assignment, Shares
 from tests.support.xxh64 import xxh64
@@ -27,18 +27,18 @@ def answers() -> list[Answered]:
 
 
 def test_right_answers_are_no_fault_and_a_champion_may_answer_for_the_canary() -> None:
-    answered = answers()
-    assert {answer.arm for answer in answered[:100] + answered[300:]} == {"champion"}
-    assert {answer.arm for answer in answered[200:300]} == {"champion", "canary"}
-    assert assignment().misassigned(answered) == []
-    assert assignment().misassigned(answer._replace(role="champion") for answer in answered) == []
-    assert Assignment(SOURCE).misassigned(answered[:100]) == []
+    records = answers()
+    assert {answer.arm for answer in records[:100] + records[300:]} == {"champion"}
+    assert {answer.arm for answer in records[200:300]} == {"champion", "canary"}
+    assert assignment().misassigned(records) == []
+    assert assignment().misassigned(answer._replace(role="champion") for answer in records) == []
+    assert Assignment(SOURCE).misassigned(records[:100]) == []
 
 
-def test_each_wrong_arm_and_each_wrong_role_is_found() -> None:
-    other = {"champion": "canary", "canary": "champion"}
-    answered = answers()
-    assert assignment().misassigned(answer._replace(arm=other[answer.arm]) for answer in answered) == list(range(400))
-    assert assignment().misassigned(answer._replace(role="shadow") for answer in answered) == list(range(400))
-    offsets = [answer.offset for answer in answered if answer.arm == "champion"]
-    assert assignment().misassigned(answer._replace(role="canary") for answer in answered) == offsets
+def test_each_wrong_arm_and_each_wrong_role_is_reported() -> None:
+    other_arm = {"champion": "canary", "canary": "champion"}
+    records = answers()
+    assert assignment().misassigned(answer._replace(arm=other_arm[answer.arm]) for answer in records) == list(range(400))
+    assert assignment().misassigned(answer._replace(role="shadow") for answer in records) == list(range(400))
+    offsets = [answer.offset for answer in records if answer.arm == "champion"]
+    assert assignment().misassigned(answer._replace(role="canary") for answer in records) == offsets

@@ -1,4 +1,4 @@
-"""The command over topics: what it reads, what it prints, and what it ends with."""
+"""The audit command over topics: its input, its output and its exit codes."""
 
 import json
 import socket
@@ -66,7 +66,7 @@ class Topics:
 
 @pytest.fixture
 def topics(bootstrap_servers: str, write: Write, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    """Topics have no ids here: the mock cluster never answers that question, and each audit would wait for the answer."""
+    """Topics have no ids: the mock cluster never answers this request, and each audit would wait for the answer."""
     monkeypatch.setattr(AdminClient, "describe_topics", lambda *_arguments, **_options: {})
     return Topics(bootstrap_servers, write)
 
@@ -83,7 +83,7 @@ def test_a_clean_run(topics: Topics) -> None:
     assert report["repeated_ids"] == 4
 
 
-def test_findings_are_told_with_their_places(topics: Topics) -> None:
+def test_findings_are_reported_with_their_positions(topics: Topics) -> None:
     topics.inputs(0, 5)
     for offset in (0, 2, 1, 1, 9):
         topics.score(0, offset)
@@ -102,7 +102,7 @@ def test_findings_are_told_with_their_places(topics: Topics) -> None:
     assert "not clean: missing 2, duplicates 1, phantoms 1, out_of_order 2" in table.stderr
 
 
-def test_what_the_group_has_not_committed_is_pending_and_its_answers_uncommitted(topics: Topics) -> None:
+def test_uncommitted_events_are_pending_and_their_answers_uncommitted(topics: Topics) -> None:
     topics.inputs(0, 6)
     topics.inputs(1, 1)
     for offset in (0, 1, 4):
@@ -113,7 +113,7 @@ def test_what_the_group_has_not_committed_is_pending_and_its_answers_uncommitted
     assert report["examples"] == {"missing": [f"{topics.name}/0/2"], "uncommitted": [f"{topics.name}/0/4"]}
 
 
-def test_a_rollback_is_no_regression_where_swap_records_tell_of_it(topics: Topics) -> None:
+def test_a_rollback_with_swap_records_is_no_regression(topics: Topics) -> None:
     topics.inputs(0, 3)
     for offset, digest in enumerate("aba"):
         topics.score(0, offset, digest=f"sha256:{digest}")
@@ -135,7 +135,7 @@ def test_a_rollback_is_no_regression_where_swap_records_tell_of_it(topics: Topic
         b'{"id": "x", "status": "scored", "digest": "d", "source": {"topic": "t", "partition": 0, "offset": 1e30}}',
     ],
 )
-def test_a_score_that_says_not_what_it_answers_is_unreadable(topics: Topics, value: bytes | None) -> None:
+def test_a_score_without_a_valid_source_is_unreadable(topics: Topics, value: bytes | None) -> None:
     topics.inputs(0, 1)
     topics.score(0, 0)
     topics.raw_score(value)
@@ -175,7 +175,7 @@ def test_the_last_source_of_a_dead_letter_counts(topics: Topics) -> None:
         (["--group", "absent"], "group 'absent' has no committed offsets"),
     ],
 )
-def test_what_ends_it(
+def test_errors_have_their_exit_codes(
     topics: Topics, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topics.inputs(0, 1)
@@ -187,7 +187,7 @@ def test_what_ends_it(
     assert message.format(name=topics.name) in printed.err
 
 
-def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_broker_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))  # not listening: refused
         address = f"127.0.0.1:{listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Dead letters that stand for a whole batch of events."""
+"""Dead letters of a whole batch of events."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ SOURCE = ("dead.source", b"eu/flights/0/40")
 LAST = Position("eu", "flights", 0, 40)
 
 
-def test_a_letter_stands_for_the_offsets_from_its_first_one_to_its_source() -> None:
+def test_a_letter_covers_the_offsets_from_its_first_one_to_its_source() -> None:
     assert dead_source([SOURCE, ("dead.first", b"10")]) == DeadSource(10, LAST, ranged=True)
     assert dead_source([SOURCE]) == DeadSource(40, LAST, ranged=False)
 
 
-def test_a_first_offset_among_the_headers_of_the_event_counts_for_nothing() -> None:
+def test_a_first_offset_among_the_headers_of_the_event_is_ignored() -> None:
     source = dead_source([("dead.source", b"eu/flights/0/7"), ("dead.first", b"0"), SOURCE])
     assert source == DeadSource(40, LAST, ranged=False)
     assert dead_source([("dead.first", b"0"), SOURCE]) == source
@@ -60,7 +60,7 @@ def test_the_part_of_a_batch_beyond_the_end_of_its_partition_is_phantoms() -> No
     assert report.examples["phantoms"][0] == "flights/0/100"
 
 
-def test_a_batch_that_no_letter_names_is_missing() -> None:
+def test_a_batch_without_a_letter_is_missing() -> None:
     audit = audited(1)
     audit.add_unreadable_inputs(PARTITION, 90, 200)
     assert (audit.report().events, audit.report().missing) == (11, 11)

@@ -1,4 +1,4 @@
-"""The pure parts of the audit, each against a plainer count."""
+"""The pure parts of the audit, each compared with a simpler count."""
 
 from collections import Counter
 
@@ -32,7 +32,7 @@ def count(source: list[int], copies: list[int], due: int = 1_000, complete: bool
 
 @settings(max_examples=100)
 @given(st.sets(st.integers(0, 30)), st.lists(st.integers(0, 30), max_size=40))
-def test_it_counts_as_a_plain_count_does(existing: set[int], copies: list[int]) -> None:
+def test_copies_are_counted_as_by_a_simple_count(existing: set[int], copies: list[int]) -> None:
     source = sorted(existing)
     report = count(source, copies)
     times = Counter(number for number in copies if number in existing)
@@ -47,13 +47,13 @@ def test_it_counts_as_a_plain_count_does(existing: set[int], copies: list[int]) 
     assert report.clean == (not (report.missing or report.duplicates or report.phantoms or late))
 
 
-def test_what_was_not_due_is_pending_and_what_is_from_elsewhere_is_told() -> None:
+def test_records_that_are_not_due_are_pending_and_foreign_copies_are_counted() -> None:
     report = count([1, 2, 3], [501, 1, 502], due=3)
     assert (report.missing, report.pending, report.others, report.phantoms) == (1, 1, 2, 0)
     assert report.examples["missing"] == ["scores/0/2"]
 
 
-def test_what_the_destination_no_longer_keeps_is_not_missing() -> None:
+def test_records_that_the_destination_deleted_are_not_missing() -> None:
     report = count([1, 2, 3, 4], [3, 4], complete=False)
     assert (report.clean, report.expired) == (True, 2)
     assert count([1, 2], [], complete=False).expired == 2
@@ -85,13 +85,13 @@ def swap(topic_id: str, scores: list[int] | None = None, letters: list[int] | No
     return SwapRecord(*HERE, 0, 1, "sha256:a", topic_id, scores, letters)
 
 
-def test_answers_before_the_first_to_the_new_topic_are_gone() -> None:
+def test_answers_before_the_first_to_the_new_topic_are_lost() -> None:
     logs = DeletedTopicFilter({"flights": "new"})
     assert not logs.is_deleted(HERE, OUT[0], 0)
     assert not logs.add_swap(swap("old"))
-    assert logs.is_deleted(HERE, OUT[0], 99)  # nothing of the new one is answered
+    assert logs.is_deleted(HERE, OUT[0], 99)  # no event of the new topic is answered
     assert logs.add_swap(swap("new", [7, 3], [1]))
-    assert logs.add_swap(swap("new", [70, 30], [10]))  # the first one holds
+    assert logs.add_swap(swap("new", [70, 30], [10]))  # only the first record counts
     assert [logs.is_deleted(HERE, OUT[0], at) for at in (6, 7)] == [True, False]
     assert [logs.is_deleted(HERE, OUT[1], at) for at in (2, 3)] == [True, False]
     assert [logs.is_deleted(HERE, ("dead", 0), at, dead=True) for at in (0, 1)] == [True, False]
@@ -105,7 +105,7 @@ DIGESTS = ["a", "b", "c"]
 
 
 def bitmaps(scores: str, first: int = 0) -> dict[str, Bitmap]:
-    """One letter a position: the digest that scored it; a dot for none."""
+    """Return the offsets that each digest scored, from one letter for each position; a dot is no score."""
     result: dict[str, Bitmap] = {}
     for offset, digest in enumerate(scores, first):
         if digest != ".":
@@ -128,7 +128,7 @@ def bitmaps(scores: str, first: int = 0) -> dict[str, Bitmap]:
     ],
     ids=str,
 )
-def test_stories(scores: str, swaps: list[VersionCutover], expected: list[int]) -> None:
+def test_regressions_of_example_histories(scores: str, swaps: list[VersionCutover], expected: list[int]) -> None:
     assert regressions(bitmaps(scores), swaps, 9) == (len(expected), expected)
 
 
@@ -145,11 +145,11 @@ def by_definition(scores: str, swaps: list[VersionCutover]) -> list[int]:
     for offset, digest in enumerate(scores):
         if digest == ".":
             continue
-        own_records = sorted(record for record in records if record.digest == digest)
-        past = [record for record in own_records if record.offset <= offset]
-        history = (past[-1:] or own_records[:1] or [VersionCutover(0, 0, digest)])[-1].history
-        same = [record.revision for record in past or own_records if record.history in ("", history)]
-        revision = max(same) if past else min(same, default=-(10**9))
+        records_of_digest = sorted(record for record in records if record.digest == digest)
+        past = [record for record in records_of_digest if record.offset <= offset]
+        history = (past[-1:] or records_of_digest[:1] or [VersionCutover(0, 0, digest)])[-1].history
+        revisions = [record.revision for record in past or records_of_digest if record.history in ("", history)]
+        revision = max(revisions) if past else min(revisions, default=-(10**9))
         in_force = [*scored, *((record.revision, record.history) for record in records if record.offset <= offset)]
         if any(other > revision and (not history or name in ("", history)) for other, name in in_force):
             late.append(offset)

@@ -1,4 +1,4 @@
-"""A position survives its header form, and nothing else is taken for one."""
+"""A position is parsed from its header form, and any other text is refused."""
 
 import pytest
 from hypothesis import given
@@ -58,7 +58,7 @@ def test_garbage_is_a_value_error_or_a_position(text: str | bytes) -> None:
     assert source_position.parse(str(position)) == position
 
 
-def test_the_offset_behind_a_known_beginning_is_read_where_it_is_one() -> None:
+def test_the_offset_behind_a_known_prefix_is_parsed_if_it_is_a_number() -> None:
     begins = b"eu/t/0/"
     assert source_position.offset_of(b"eu/t/0/17", begins) == 17
     for other in (b"", b"eu/t/0", begins, b"eu/t/1/17", b"17", b"eu/t/0/-1", b"eu/t/0/\xc2\xb2", begins + 5_000 * b"9"):

@@ -1,4 +1,4 @@
-"""The count over regions, and the report that all audits share: pure, no broker."""
+"""The count over regions, and the report that all audits share, without a broker."""
 
 import io
 
@@ -35,7 +35,7 @@ def test_an_event_that_both_regions_answered_is_rescored_and_a_fault_only_under_
     assert report.examples["different_ids"] == ["eu/events/0/5"]
 
 
-def test_what_no_region_answered_is_missing_where_it_was_due_and_pending_where_not() -> None:
+def test_an_event_that_no_region_answered_is_missing_if_due_and_else_pending() -> None:
     report = counted(us_ids=[106], us_answers=[12]).report()
     assert (report.missing, report.pending, report.examples) == (1, 0, {"missing": ["eu/events/0/7"]})
     report = counted(us_ids=[106], us_answers=[12], us_due=7).report()
@@ -63,7 +63,7 @@ def test_second_answers_in_one_region_and_answers_to_nothing_are_faults() -> Non
     assert audit.report().phantoms == 1
 
 
-def test_what_is_gone_is_told_and_what_is_unreadable_is_a_fault_with_its_place() -> None:
+def test_deleted_records_are_counted_and_unreadable_ones_are_faults_with_their_position() -> None:
     audit = RegionsAudit()
     audit.count_deleted(3)
     for offset in range(EXAMPLES + 2):
@@ -77,6 +77,6 @@ def test_what_is_gone_is_told_and_what_is_unreadable_is_a_fault_with_its_place()
 def test_the_table_has_every_count_and_the_answers_by_region() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(cli_view.table(counted(us_ids=[104, 999, 106, 107]).report()))
-    shown = console.export_text()
+    output = console.export_text()
     for cell in ("audit over regions", "different_ids", "eu/events/0/5", "answered in us", "gone"):
-        assert cell in shown
+        assert cell in output

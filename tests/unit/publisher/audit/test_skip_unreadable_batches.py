@@ -1,4 +1,4 @@
-"""Stretches of partitions around batches that are not read."""
+"""Ranges of partitions around batches that are not read."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def offsets(ranges: list[Range]) -> list[int]:
 
 
 @given(st.tuples(OFFSETS, OFFSETS), RANGES)
-def test_a_span_is_what_lies_within_the_ranges_and_what_lies_outside(span: Range, ranges: list[Range]) -> None:
+def test_a_span_is_divided_into_offsets_inside_and_outside_the_ranges(span: Range, ranges: list[Range]) -> None:
     named = {offset for start, stop in ranges for offset in range(start, stop)}
     assert offsets(within(span, ranges)) == [offset for offset in range(*span) if offset in named]
     assert offsets(outside(span, ranges)) == [offset for offset in range(*span) if offset not in named]

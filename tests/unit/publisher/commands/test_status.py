@@ -1,4 +1,4 @@
-"""What `publisher status` prints on a terminal."""
+"""The output of `publisher status` on a terminal."""
 
 import io
 

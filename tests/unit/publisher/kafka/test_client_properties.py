@@ -1,4 +1,4 @@
-"""`extra`: every property of the client library is decided, and none undoes a guarantee."""
+"""`extra`: every property of the client library is allowed or rejected, and none weakens a guarantee."""
 
 import ctypes
 import re
@@ -67,7 +67,7 @@ GUARANTEES = {
     "enable.ssl.certificate.verification": False,
     "api.version.request": False,
 }
-"""A value of each property that would undo a guarantee."""
+"""A value of each property that would weaken a guarantee."""
 
 
 def library_properties(folder: Path) -> set[str]:
@@ -90,7 +90,7 @@ def test_every_property_of_the_library_is_decided_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", GUARANTEES)
-def test_a_property_that_undoes_a_guarantee_is_rejected_with_the_reason(key: str) -> None:
+def test_a_property_that_weakens_a_guarantee_is_rejected_with_the_reason(key: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         scorer_settings.load(SCORER | {"kafka": SCORER["kafka"] | {"extra": {key: GUARANTEES[key]}}})
     (line,) = str(refusal.value).splitlines()

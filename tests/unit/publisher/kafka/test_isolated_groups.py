@@ -1,4 +1,4 @@
-"""What a caller gets from the child process that describes a group, and when this process ends."""
+"""The child process that describes a group: its results, its errors and its end."""
 
 import os
 import subprocess

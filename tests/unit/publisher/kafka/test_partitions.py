@@ -1,4 +1,4 @@
-"""How partitions are named for people."""
+"""The names of partitions in messages."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Suspects over scripted processes: what is read, what is passed, and when a process is replaced."""
+"""Suspect partitions over scripted processes: the records read, the batches skipped, and the replacement of processes."""
 
 from collections import deque
 from collections.abc import Callable
@@ -34,11 +34,11 @@ def records(*offsets: int, size: int = 1) -> Records:
 
 
 class Script:
-    """Processes that answer as the script says, "dies" for a death, None for silence; and all that they were asked."""
+    """Processes that give the answers of a script: "dies" ends the process, None is no answer. Records all requests."""
 
     def __init__(self, *answers: Answer | str | None) -> None:
         self.answers = deque(answers)
-        self.asked: list[tuple[Read, bool]] = []
+        self.requests: list[tuple[Read, bool]] = []
         self.started: list[bool] = []
         self.running = 0
         self.now = 0.0
@@ -49,7 +49,7 @@ class Script:
         self.running += 1
         return ScriptedChild(self, careful)
 
-    def taken(self, turns: int, readable: Callable[[Partition], bool] = lambda _: True) -> list[SandboxResult]:
+    def take(self, turns: int, readable: Callable[[Partition], bool] = lambda _: True) -> list[SandboxResult]:
         results = []
         for _ in range(turns):
             self.now += 2.0
@@ -65,7 +65,7 @@ class ScriptedChild:
         self._script, self._careful = script, careful
 
     def ask(self, question: Read) -> None:
-        self._script.asked.append((question, self._careful))
+        self._script.requests.append((question, self._careful))
 
     def answer(self, _: float) -> Answer | None:
         answer = self._script.answers.popleft() if self._script.answers else None
@@ -80,68 +80,68 @@ class ScriptedChild:
 
 def test_without_suspects_there_is_no_process() -> None:
     script = Script()
-    assert script.taken(1) == []
+    assert script.take(1) == []
     assert script.started == []
 
 
 def test_a_suspect_is_cleared_at_its_end_and_the_process_ends() -> None:
     script = Script(records(5, 6), Ended(7))
     script.sandboxed.add(PARTITION, 5)
-    read, ended = script.taken(2)
+    read, ended = script.take(2)
     assert ([row.offset for row in read.rows], read.released) == ([5, 6], False)
     assert (ended.rows, ended.released) == ([], True)
-    assert [question.offset for question, _ in script.asked] == [5, 7]
+    assert [question.offset for question, _ in script.requests] == [5, 7]
     assert (bool(script.sandboxed), script.running) == (False, 0)
 
 
 def test_a_suspect_is_cleared_when_enough_is_read() -> None:
     script = Script(records(5, size=ENOUGH_BYTES))
     script.sandboxed.add(PARTITION, 5)
-    assert [result.released for result in script.taken(1)] == [True]
+    assert [result.released for result in script.take(1)] == [True]
 
 
-def test_a_suspect_whose_fetch_the_broker_rejects_is_left_to_the_usual_reader() -> None:
+def test_a_suspect_whose_fetch_the_broker_rejects_is_released_to_the_usual_reader() -> None:
     script = Script(Rejected("the log does not hold the offset"))
     script.sandboxed.add(PARTITION, 5)
-    assert script.taken(1) == [SandboxResult(PARTITION, released=True)]
+    assert script.take(1) == [SandboxResult(PARTITION, released=True)]
     assert (bool(script.sandboxed), script.running) == (False, 0)
 
 
-def test_a_careful_process_finds_the_batch_and_reading_continues_behind_it() -> None:
+def test_a_careful_process_identifies_the_batch_and_reading_continues_behind_it() -> None:
     script = Script(RepeatCarefully(), BOMB, records(8))
     script.sandboxed.add(PARTITION, 5)
-    passed, read = script.taken(3)
+    passed, read = script.take(3)
     assert passed.unreadable == UnreadableBatch(PARTITION, 5, 7, "gzip", 300, 3, "too large")
     assert [row.offset for row in read.rows] == [8]
-    assert [(question.offset, careful) for question, careful in script.asked] == [(5, False), (5, True), (8, False)]
+    assert [(question.offset, careful) for question, careful in script.requests] == [(5, False), (5, True), (8, False)]
     assert script.started == [False, True, False]
 
 
 def test_a_usual_process_continues_after_a_careful_one_has_read_enough() -> None:
     script = Script(RepeatCarefully(), records(5), records(6, size=CAREFUL_BYTES), records(7))
     script.sandboxed.add(PARTITION, 5)
-    assert [row.offset for result in script.taken(4) for row in result.rows] == [5, 6, 7]
+    assert [row.offset for result in script.take(4) for row in result.rows] == [5, 6, 7]
     assert script.started == [False, True, False]
 
 
 def test_an_end_beside_the_records_before_it_clears_a_suspect() -> None:
     script = Script(Records(records(5, 6).rows, ended=True))
     script.sandboxed.add(PARTITION, 5)
-    (result,) = script.taken(1)
+    (result,) = script.take(1)
     assert ([row.offset for row in result.rows], result.released) == ([5, 6], True)
 
 
-def test_a_process_that_dies_without_a_word_is_replaced_by_a_careful_one() -> None:
+def test_a_process_that_dies_without_an_answer_is_replaced_by_a_careful_one() -> None:
     script = Script("dies", records(5))
     script.sandboxed.add(PARTITION, 5)
-    assert [row.offset for result in script.taken(2) for row in result.rows] == [5]
+    assert [row.offset for result in script.take(2) for row in result.rows] == [5]
     assert script.started == [False, True]
 
 
-def test_what_ends_two_careful_processes_is_passed_one_offset_at_a_time() -> None:
+def test_an_offset_that_ends_two_careful_processes_is_skipped() -> None:
     script = Script("dies", "dies", "dies", records(6))
     script.sandboxed.add(PARTITION, 5)
-    result = script.taken(5)
+    result = script.take(5)
     assert [(t.unreadable.first, t.unreadable.last) for t in result if t.unreadable] == [(5, 5)]
     assert [row.offset for t in result for row in t.rows] == [6]
 
@@ -149,31 +149,31 @@ def test_what_ends_two_careful_processes_is_passed_one_offset_at_a_time() -> Non
 def test_a_silent_process_is_replaced() -> None:
     script = Script(None)
     script.sandboxed.add(PARTITION, 5)
-    script.taken(1)
+    script.take(1)
     script.now += SILENT_SECONDS
     script.answers.append(None)
-    script.taken(2)
+    script.take(2)
     assert script.started == [False, True]
 
 
 def test_a_broker_without_an_answer_costs_no_record() -> None:
     script = Script(NoAnswerYet(), records(5))
     script.sandboxed.add(PARTITION, 5)
-    assert [row.offset for result in script.taken(2) for row in result.rows] == [5]
+    assert [row.offset for result in script.take(2) for row in result.rows] == [5]
     assert script.started == [False]
 
 
-def test_an_answer_about_a_position_that_was_left_does_not_count() -> None:
+def test_an_answer_about_an_earlier_position_is_ignored() -> None:
     script = Script(None, records(5), records(2))
     script.sandboxed.add(PARTITION, 5)
-    script.taken(1)
+    script.take(1)
     script.sandboxed.add(PARTITION, 2)
-    assert [row.offset for result in script.taken(2) for row in result.rows] == [2]
+    assert [row.offset for result in script.take(2) for row in result.rows] == [2]
 
 
 def test_suspects_take_turns_and_one_that_is_not_readable_waits() -> None:
     script = Script(records(5), records(1), records(6))
     script.sandboxed.add(PARTITION, 5)
     script.sandboxed.add(OTHER, 1)
-    assert [result.partition for result in script.taken(2)] == [PARTITION, OTHER]
-    assert script.taken(1, lambda _: False) == []
+    assert [result.partition for result in script.take(2)] == [PARTITION, OTHER]
+    assert script.take(1, lambda _: False) == []

@@ -1,4 +1,4 @@
-"""What cannot work is refused when it is loaded: the setting, its value and the way out."""
+"""Invalid settings are refused when they are loaded, with the setting, its value and the remedy."""
 
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("section", "parts"), WRONG)
-def test_what_cannot_work_is_named(files: Path, section: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_an_invalid_combination_is_named(files: Path, section: dict[str, Any], parts: tuple[str, ...]) -> None:
     raw = {"security": dict(section)}
     security.resolve(raw, files)
     with pytest.raises(ValidationError) as refusal:
@@ -82,7 +82,7 @@ def test_what_cannot_work_is_named(files: Path, section: dict[str, Any], parts: 
     assert "hush" not in line
 
 
-def test_extra_does_not_undo_what_security_says(files: Path) -> None:
+def test_extra_does_not_override_security(files: Path) -> None:
     proof = {**LOGIN, "password_file": files / "password"}
     values = {"bootstrap_servers": "b:1", "security": proof, "extra": {"sasl.password": "hush"}}
     with pytest.raises(ValidationError) as refusal:
@@ -112,5 +112,5 @@ def test_no_secret_is_shown() -> None:
     harmless = ["kafka.security.password_file", "kafka.security.username", "kafka.bootstrap_servers", "ssl.key.location"]
     assert all(map(kafka.is_secret, secrets))
     assert not any(map(kafka.is_secret, harmless))
-    shown = repr(SecuritySettings.model_validate({**LOGIN, "protocol": "SASL_PLAINTEXT", "password": "hush"}))
-    assert "hush" not in shown
+    text = repr(SecuritySettings.model_validate({**LOGIN, "protocol": "SASL_PLAINTEXT", "password": "hush"}))
+    assert "hush" not in text

@@ -1,4 +1,4 @@
-"""Skipped records: all are counted, the first are named, and a flood of them is not a flood of lines."""
+"""Skipped records: all are counted, the first are named, and the number of log lines is limited."""
 
 import logging
 

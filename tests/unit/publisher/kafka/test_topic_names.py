@@ -1,4 +1,4 @@
-"""Names of topics that the client cannot take."""
+"""Names of topics that the client does not support."""
 
 import pytest
 

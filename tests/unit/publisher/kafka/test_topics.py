@@ -1,4 +1,4 @@
-"""Clusters asked about topics, groups and rights: what is missing, and what is said where a broker refuses or is silent."""
+"""Queries about topics, groups and rights: missing ones, and the errors if a broker refuses or does not answer."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,12 +22,12 @@ from publisher.kafka.topics import HIDDEN, Topics
 from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verdict
 
 
-def test_a_client_that_has_lost_its_way_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost, well = MagicMock(), MagicMock()
-    late = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
-    lost.describe_cluster.return_value.result.side_effect = late
-    well.describe_cluster.return_value.result.return_value.cluster_id = "c1"
-    clients = [lost, well]
+def test_a_client_that_cannot_reach_the_controller_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing, working = MagicMock(), MagicMock()
+    timed_out = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
+    failing.describe_cluster.return_value.result.side_effect = timed_out
+    working.describe_cluster.return_value.result.return_value.cluster_id = "c1"
+    clients = [failing, working]
     monkeypatch.setattr(kafka, "admin", lambda *_: clients.pop(0))
     topics_client = Topics(KafkaSettings(bootstrap_servers="nowhere:9092"), "relay", "eu (source)", 1.0)
     with pytest.raises(Retriable, match="waiting for controller"):
@@ -59,12 +59,12 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> MakeReader:
     return make_reader
 
 
-def test_where_all_are_decided_none_is_asked_for_alone(reader: MakeReader) -> None:
+def test_if_all_positions_are_decided_none_is_requested_singly(reader: MakeReader) -> None:
     assert reader(set()).undecided(FLIGHTS, singly=False) == []
     assert reader({7}).undecided([], singly=False) == []
 
 
-def test_the_decided_are_left_out_call_by_call(reader: MakeReader) -> None:
+def test_decided_positions_are_omitted_from_later_requests(reader: MakeReader) -> None:
     group = reader({1, 3})
     undecided = group.undecided(FLIGHTS, singly=False)
     assert undecided == FLIGHTS
@@ -73,7 +73,7 @@ def test_the_decided_are_left_out_call_by_call(reader: MakeReader) -> None:
         assert [number for _, number in undecided] == expected
 
 
-def test_a_coordinator_that_is_away_says_nothing_of_transactions(reader: MakeReader) -> None:
+def test_an_unavailable_coordinator_is_an_error(reader: MakeReader) -> None:
     with pytest.raises(KafkaException, match="coordinator does not answer"):
         reader({NO_PARTITION}).undecided(FLIGHTS, singly=False)
 
@@ -107,7 +107,7 @@ def test_a_position_without_metadata_is_moved_too() -> None:
     assert [(p.partition, p.offset, p.metadata or "") for p in request.topic_partitions] == [(0, 7, ""), (1, 8, "m")]
 
 
-def test_what_is_needed_and_not_allowed_is_missing() -> None:
+def test_required_rights_that_are_not_granted_are_missing() -> None:
     needed = {
         "a": frozenset({READ, WRITE}),
         "b": frozenset({DESCRIBE}),
@@ -130,7 +130,7 @@ def cluster_with(**errors: int) -> Topics:
     return Topics(SETTINGS, "c", "eu", 1.0, admin)
 
 
-def test_a_topic_that_does_not_exist_is_told_apart_from_one_that_this_user_may_not_describe() -> None:
+def test_an_absent_topic_is_distinguished_from_one_without_the_right_to_describe() -> None:
     errors = {"absent": KafkaError.UNKNOWN_TOPIC_OR_PART, "invisible": KafkaError.TOPIC_AUTHORIZATION_FAILED}
     cluster = cluster_with(**errors)
     assert cluster.hidden(errors) == {"invisible"}
@@ -160,7 +160,7 @@ def test_the_error_names_the_right_and_grants_it() -> None:
 
 
 def test_topics_are_created_in_a_request_each() -> None:
-    """A broker limits the partitions of a request, and not those of a topic alone."""
+    """A broker limits the partitions of a whole request, not only of a topic."""
     admin = MagicMock()
     admin.create_topics.side_effect = lambda plans, **_: {plan.topic: MagicMock() for plan in plans}
     Topics(SETTINGS, "c", "eu", 1.0, admin).create_all([NewTopic(f"t{number}", 3_000) for number in range(4)])
@@ -186,12 +186,12 @@ def test_a_topic_that_a_broker_does_not_create_is_no_missing_right(code: int, hi
     assert hint in raised.value.hint
 
 
-def test_the_configuration_of_a_topic_that_the_asked_broker_does_not_know_yet_is_requested_again() -> None:
+def test_the_configuration_of_a_topic_that_the_broker_does_not_know_yet_is_requested_again() -> None:
     unknown: Future[Any] = Future()
-    known: Future[Any] = Future()
+    existing: Future[Any] = Future()
     unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
-    known.set_result({"retention.ms": SimpleNamespace(value="1000")})
-    answers = iter([known, unknown, known])
+    existing.set_result({"retention.ms": SimpleNamespace(value="1000")})
+    answers = iter([existing, unknown, existing])
     admin = create_autospec(AdminClient, instance=True)
     admin.describe_configs.side_effect = lambda resources, **_: {resource: next(answers) for resource in resources}
     broker = Topics(SETTINGS, "scorer", "the broker", 60.0, admin)

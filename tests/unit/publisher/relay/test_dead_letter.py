@@ -1,4 +1,4 @@
-"""How a rejected record is isolated, and its record in the refusal topic."""
+"""The isolation of a rejected record, and its record in the refusal topic."""
 
 from confluent_kafka import KafkaError, Message
 from hypothesis import given, settings
@@ -50,7 +50,7 @@ def test_the_limit_grows_once_all_candidates_are_committed() -> None:
         assert limit.current == expected
 
 
-def test_the_limit_grows_once_the_record_is_isolated_although_other_candidates_are_left() -> None:
+def test_the_limit_grows_once_the_record_is_isolated_although_other_candidates_remain() -> None:
     route = Route("eu", "t", 0, "t", 0)
     limit, sizes = TransactionLimit(100), []
     limit.record_rejection(1, {("t", 0): 5_000})

@@ -1,4 +1,4 @@
-"""Positions between a partition and its copy, and up to which time a copy is complete: pure, no broker."""
+"""Positions between a partition and its copy, and the time up to which a copy is complete, without a broker."""
 
 from bisect import bisect_left
 
@@ -41,7 +41,9 @@ def copy_with_gaps(steps: list[tuple[int, int]]) -> list[CopiedRecord]:
 
 @settings(max_examples=150, deadline=None)
 @given(gaps, st.integers(0, 150), st.integers(0, 5))
-def test_a_position_parts_the_copy_where_it_parts_the_source(steps: list[tuple[int, int]], position: int, tail: int) -> None:
+def test_a_position_divides_the_copy_at_the_same_record_as_the_source(
+    steps: list[tuple[int, int]], position: int, tail: int
+) -> None:
     copies = copy_with_gaps(steps)
     high = (copies[-1].offset + 1 if copies else 0) + tail
     translated = in_copy(reads(copies), 0, high, position)
@@ -52,7 +54,7 @@ def test_a_position_parts_the_copy_where_it_parts_the_source(steps: list[tuple[i
 
 @settings(max_examples=150, deadline=None)
 @given(gaps, st.integers(0, 200))
-def test_a_position_in_the_copy_parts_the_source(steps: list[tuple[int, int]], position: int) -> None:
+def test_a_position_in_the_copy_divides_the_source_at_the_same_record(steps: list[tuple[int, int]], position: int) -> None:
     copies = copy_with_gaps(steps)
     translated = in_source(reads(copies), 0, position)
     assert (translated is None) == (not copies)
@@ -61,7 +63,7 @@ def test_a_position_in_the_copy_parts_the_source(steps: list[tuple[int, int]], p
         assert (copy.origin < translated) == (copy.offset < position)
 
 
-def test_a_position_is_looked_for_within_what_is_kept() -> None:
+def test_a_position_is_searched_in_the_retained_records() -> None:
     copies = copy_with_gaps([(1, 1)] * 100)
     assert in_copy(reads(copies), 40, 100, 10) == 40
     assert in_copy(reads(copies), 40, 30, 10) == 40
@@ -69,7 +71,7 @@ def test_a_position_is_looked_for_within_what_is_kept() -> None:
     assert in_source(reads(copies), 100, 100) is None
 
 
-def test_a_moment_is_complete_when_everything_of_it_is_copied() -> None:
+def test_a_time_is_complete_when_all_its_records_are_copied() -> None:
     completeness = Completeness()
     assert completeness.update({}) == 0
     completeness.add(EndSnapshot(1_000, {EVENTS: 10, ("events", 1): 5}))

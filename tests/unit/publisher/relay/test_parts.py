@@ -27,10 +27,10 @@ def test_a_checkpoint_key_is_parsed_as_it_was_encoded(relay: str, region: str, t
     assert parse_key(encode_key(relay)) == relay
 
 
-@pytest.mark.parametrize("wrong", [b"a/b", b"a/b/c/d", b"a/b/c/1/e", "ü".encode()])
-def test_other_keys_are_no_checkpoints(wrong: bytes) -> None:
+@pytest.mark.parametrize("key", [b"a/b", b"a/b/c/d", b"a/b/c/1/e", "ü".encode()])
+def test_other_keys_are_no_checkpoints(key: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        parse_key(wrong)
+        parse_key(key)
 
 
 def test_a_rate_limit_allows_its_rate() -> None:
@@ -56,18 +56,18 @@ def test_topics_are_named_or_match() -> None:
     assert selected(settings_for("named", "^.*scores$", "^a"), topics) == ["named", "a.dead", "a.scores", "b.scores"]
 
 
-def test_two_topics_do_not_go_into_one() -> None:
+def test_two_topics_are_not_copied_into_one() -> None:
     assert clashes(settings_for("a", "b"), ["a", "b"]) == []
     assert "both be copied into all" in clashes(settings_for("a", "b", target="all"), ["a", "b"])[0]
     assert "checkpoint topic" in clashes(settings_for("a", target="scorestream.checkpoints"), ["a"])[0]
 
 
-def test_a_topic_is_made_like_its_source_with_room_for_the_headers() -> None:
+def test_a_topic_is_created_like_its_source_with_room_for_the_headers() -> None:
     source = {"retention.ms": "5", "max.message.bytes": "1000", "min.insync.replicas": "2"}
     assert copied_config(source, 24) == {"retention.ms": "5", "max.message.bytes": "1024"}
 
 
-def test_an_offset_is_one_that_the_log_holds() -> None:
+def test_an_offset_is_bounded_by_the_log() -> None:
     bounds = Bounds(5, 9)
     assert [bounds.offset(to, "t[0]") for to in ("earliest", "latest", "5", "9")] == [5, 9, 5, 9]
     for wrong in ("4", "10", "now", "-1"):
@@ -75,7 +75,7 @@ def test_an_offset_is_one_that_the_log_holds() -> None:
             bounds.offset(wrong, "t[0]")
 
 
-def test_how_long_a_topic_keeps_records_is_known_where_it_deletes_by_age() -> None:
+def test_the_retention_of_a_topic_is_known_if_it_deletes_by_age() -> None:
     configs = {
         "week": {"cleanup.policy": "delete", "retention.ms": "604800000"},
         "both": {"cleanup.policy": "compact,delete", "retention.ms": "1000"},

@@ -51,7 +51,7 @@ def test_a_process_is_read_from_its_own_metrics() -> None:
     assert abs(again.last_error_ms - before) < 60_000
 
 
-def test_metrics_of_another_relay_are_ignored_and_those_of_an_older_version_are_read() -> None:
+def test_metrics_of_another_relay_are_ignored_and_metrics_of_an_older_version_are_read() -> None:
     assert parse_process(metrics_of(RelayState(1, "other")), "r") is None
     assert parse_process("# HELP x y\nx 1\n", "r") is None
     assert fetch_process("127.0.0.1:1", "r") is None

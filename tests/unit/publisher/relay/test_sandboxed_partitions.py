@@ -15,9 +15,9 @@ def never(_: bool) -> None:
 
 
 def test_a_partition_is_sandboxed_when_a_process_first_copies_it_and_not_in_later_runs() -> None:
-    begun: set[tuple[str, int]] = set()
+    started: set[tuple[str, int]] = set()
     route = Route("eu", "scores", 0, "scores", 5)
-    first, second = (SandboxedPartitions(Sandboxed(never), begun) for _ in range(2))  # type: ignore[arg-type]
+    first, second = (SandboxedPartitions(Sandboxed(never), started) for _ in range(2))  # type: ignore[arg-type]
     assert first.begin([route]) == []
     assert PLACE in first
     assert second.begin([route]) == [route]

@@ -13,7 +13,7 @@ from publisher.relay.settings import DestinationSettings, HttpSettings, RelaySet
 from publisher.runtime.configuration import SettingsError
 from publisher.runtime.log_settings import LogSettings
 
-GIVEN: dict[str, Any] = {
+MINIMAL: dict[str, Any] = {
     "name": "r",
     "source": {"region": "eu", "bootstrap_servers": "a:1", "topics": ["scores"]},
     "destination": {"region": "us", "bootstrap_servers": "b:1"},
@@ -22,18 +22,18 @@ GIVEN: dict[str, Any] = {
 
 def loaded(tmp_path: Path, *flags: str) -> RelaySettings:
     path = tmp_path / "publisher.yaml"
-    path.write_text(yaml.safe_dump(GIVEN))
+    path.write_text(yaml.safe_dump(MINIMAL))
     return load(path, flags).settings
 
 
-def test_flags_go_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_the_environment_and_the_environment_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBLISHER_LANES", "8")
     monkeypatch.setenv("PUBLISHER_SOURCE__FETCH_BYTES", "4096")
     settings = loaded(tmp_path, "lanes=2")
     assert (settings.lanes, settings.source.fetch_bytes, settings.checkpoint_topic) == (2, 4096, "scorestream.checkpoints")
 
 
-def test_every_setting_stands_in_the_documentation() -> None:
+def test_every_setting_is_documented() -> None:
     page = (Path(publisher.__file__).parent / "docs" / "relay-reference.md").read_text()
     sections: dict[str, type[BaseModel]] = {
         "source": SourceSettings,
@@ -47,12 +47,12 @@ def test_every_setting_stands_in_the_documentation() -> None:
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
-def test_paths_of_both_sides_begin_where_they_were_written(tmp_path: Path) -> None:
+def test_paths_of_both_sides_are_relative_to_their_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hush")
     login = "{protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: relay, password_file: password}"
     path = tmp_path / "publisher.yaml"
-    for side, given in (("source", GIVEN["source"]), ("destination", GIVEN["destination"])):
-        path.write_text(yaml.safe_dump(GIVEN | {side: given | {"security": yaml.safe_load(login)}}))
+    for side, section in (("source", MINIMAL["source"]), ("destination", MINIMAL["destination"])):
+        path.write_text(yaml.safe_dump(MINIMAL | {side: section | {"security": yaml.safe_load(login)}}))
         cluster = getattr(load(path).settings, side)
         assert cluster.security.password_file == tmp_path / "password"
         assert cluster.kafka.security == cluster.security

@@ -1,4 +1,4 @@
-"""Where the copy of a partition starts: at its checkpoint or the start of the log; contradicting facts are refused."""
+"""The start position of a copied partition: its checkpoint or the start of the log. Contradicting facts are refused."""
 
 from dataclasses import replace
 
@@ -21,16 +21,16 @@ def changed(**fields: object) -> Checkpoint:
     return msgspec.structs.replace(STORED, **fields)
 
 
-def test_a_copy_starts_at_a_checkpoint_that_fits() -> None:
+def test_a_copy_starts_at_a_matching_checkpoint() -> None:
     assert start(KEY, STORED, {}, SOURCE, DESTINATION, [0, 1, 2, 3]) == 40
     for edge in (10, 90):
         assert start(KEY, changed(next=edge), {}, SOURCE, DESTINATION, [2]) == edge
 
 
-def test_the_copy_of_a_new_partition_starts_where_its_log_does() -> None:
+def test_the_copy_of_a_new_partition_starts_at_the_start_of_its_log() -> None:
     assert start(KEY, None, {}, SOURCE, EMPTY, []) == 10
     assert start(KEY, None, {}, SOURCE, EMPTY, [0, 1]) == 10
-    assert start(KEY, None, ELSEWHERE, SOURCE, DESTINATION, []) == 10  # another source put its data there
+    assert start(KEY, None, ELSEWHERE, SOURCE, DESTINATION, []) == 10  # data of another source
 
 
 REFUSED = {
@@ -60,7 +60,7 @@ def test_a_lost_checkpoint_is_distinguished_from_a_new_partition() -> None:
         start(KEY, None, {}, SOURCE, EMPTY, [0, 1, 3])
 
 
-def test_two_relays_do_not_copy_the_same_into_the_same() -> None:
+def test_two_relays_do_not_copy_one_partition_into_the_same_topic() -> None:
     twin = {CheckpointKey("twin", "eu", "scores", 2): STORED}
     with pytest.raises(CopyRefused, match="relay 'twin' already copies"):
         start(KEY, STORED, twin, SOURCE, DESTINATION, [2])

@@ -35,13 +35,13 @@ def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Rout
 
 @settings(max_examples=50)
 @given(HEADERS)
-def test_everything_is_kept_and_the_origin_is_added_last(headers: list[tuple[str, bytes | None]]) -> None:
+def test_all_headers_are_preserved_and_the_origin_is_added_last(headers: list[tuple[str, bytes | None]]) -> None:
     produced, route, tally = copied(Rules("eu", "us", {}), record(17, list(headers)))
-    [(topic, value, key, partition, _, _, timestamp, written)] = produced
+    [(topic, value, key, partition, _, _, timestamp, written_headers)] = produced
     assert (topic, value, key, partition, timestamp) == ("eu.scores", b"v", b"k", 3, 1_700_000_000_017)
-    assert written[:-3] == headers
-    assert source_position.parse(written[-3][1]) == ("eu", "scores", 3, 17)
-    assert written[-2:] == [("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
+    assert written_headers[:-3] == headers
+    assert source_position.parse(written_headers[-3][1]) == ("eu", "scores", 3, 17)
+    assert written_headers[-2:] == [("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
     assert route.advance_past_read()
     assert (route.next, route.timestamp_ms, route.epoch, tally.copied) == (18, 1_700_000_000_017, 4, 1)
 
@@ -55,7 +55,7 @@ def test_a_partition_is_level_at_its_end_once_everything_before_is_confirmed() -
     assert (route.next, route.committed, route.level_ms) == (22, 20, 2_000)
     lane = LaneState(0, routes={("scores", 3): route})
     route.end = 24
-    assert (lane.lag_records(), lane.lag_seconds(1_700_000_000_117)) == (4, 0.1)  # since the record, which is later here
+    assert (lane.lag_records(), lane.lag_seconds(1_700_000_000_117)) == (4, 0.1)  # since the record, whose time is later
     route.level_ms = 1_700_000_000_100
     assert lane.lag_seconds(1_700_000_000_117) == 0.017
 
@@ -63,7 +63,7 @@ def test_a_partition_is_level_at_its_end_once_everything_before_is_confirmed() -
 TO = ("x-copied-to", b"scores/3")
 
 
-def test_a_record_that_came_from_elsewhere_keeps_its_origin_and_counts_a_hop() -> None:
+def test_a_copied_record_keeps_its_origin_and_counts_a_hop() -> None:
     before = [("x-origin", b"asia/t/0/5"), ("a", b"1"), ("x-hops", b"2"), TO]
     [copy_], _, tally = copied(Rules("eu", "us", {}), record(1, before))
     assert copy_[-1] == [("a", b"1"), ("x-origin", b"asia/t/0/5"), ("x-hops", b"3"), ("x-copied-to", b"eu.scores/3")]
@@ -72,7 +72,7 @@ def test_a_record_that_came_from_elsewhere_keeps_its_origin_and_counts_a_hop() -
     assert tally.derived == 0
 
 
-def test_what_was_first_written_at_the_destination_is_not_copied_back() -> None:
+def test_a_record_first_written_at_the_destination_is_not_copied_back() -> None:
     headers = [("x-origin", b"us%20east/t/0/5"), ("x-hops", b"1"), TO]
     produced, route, tally = copied(Rules("eu", "us east", {}), record(8, list(headers)))
     assert produced == []
@@ -93,20 +93,20 @@ def test_what_was_first_written_at_the_destination_is_not_copied_back() -> None:
         [("x-origin", b"eu/scores/3/" + 5_000 * b"9"), ("x-copied-to", b"scores/3")],
     ],
 )
-def test_what_forwards_the_headers_of_a_copy_is_copied_under_its_own_name(forwarded: list[tuple[str, bytes]]) -> None:
+def test_a_record_with_forwarded_headers_of_a_copy_is_copied_with_its_own_position(forwarded: list[tuple[str, bytes]]) -> None:
     [copy_], _, tally = copied(Rules("eu", "us", {}), record(8, [("a", b"1"), *forwarded]))
     assert copy_[-1] == [("a", b"1"), ("x-origin", b"eu/scores/3/8"), ("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
     assert (tally.copied, tally.derived) == (1, 1)
 
 
-def test_copies_from_before_the_third_header_count_where_their_names_lead_here() -> None:
+def test_copies_without_the_third_header_are_recognised_by_their_names() -> None:
     old = [("x-origin", b"us/scores/3/5"), ("x-hops", b"1")]
     assert copied(Rules("eu", "us", {}), record(8, list(old)))[2].looped == 1
     assert copied(Rules("eu", "us", {}, "{region}.{topic}"), record(8, list(old)))[2].derived == 1
     assert origin_of(list(old), ("anything", 0)) == b"us/scores/3/5"
 
 
-def test_a_filter_wants_one_value_of_each_header() -> None:
+def test_a_filter_requires_one_value_of_each_header() -> None:
     rules = Rules("eu", "us", {"decision": ["late", "lost"], "role": ["champion"]})
     good = [("decision", b"late"), ("role", b"champion")]
     others = [None, [], [("decision", b"late")], [("decision", b"on time"), ("role", b"champion")], [("role", b"champion")]]

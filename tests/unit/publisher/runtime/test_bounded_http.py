@@ -1,4 +1,4 @@
-"""A health port under clients that are idle, slow or hostile, and where the process has no descriptor left."""
+"""A health port with idle, slow or hostile clients, and in a process without free descriptors."""
 
 import contextlib
 import http.client
@@ -47,7 +47,7 @@ def connected(server: HealthServer) -> socket.socket:
 
 
 def sent(client: socket.socket, data: bytes) -> bool:
-    """Whether the connection was still open to send this."""
+    """Send data, and return whether the connection was still open."""
     try:
         client.sendall(data)
     except (BrokenPipeError, ConnectionResetError):
@@ -89,7 +89,7 @@ def test_at_the_limit_the_oldest_connection_is_closed_for_a_new_one(server: Heal
         assert rest(clients[-1]).startswith(b"HTTP/1.0 200")
 
 
-def test_a_request_that_does_not_come_to_its_end_is_given_up_however_it_drips() -> None:
+def test_an_incomplete_request_is_abandoned_although_bytes_arrive() -> None:
     server = BoundedHttpServer("127.0.0.1", 0, lambda *_: b"", read_seconds=0.5)
     with contextlib.closing(server), socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as client:
 
@@ -113,14 +113,14 @@ def test_headers_without_an_end_are_rejected(server: HealthServer) -> None:
 @pytest.mark.parametrize(
     "head", [b"\r\n\r\n", b"\0\xff\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"GET /\r\nA\r\n\r\n"]
 )
-def test_a_request_that_does_not_parse_harms_nothing(server: HealthServer, head: bytes) -> None:
+def test_an_invalid_request_does_not_affect_others(server: HealthServer, head: bytes) -> None:
     with connected(server) as client:
         client.sendall(head)
         rest(client)
     assert send_request(server, "/livez")[0] == 200
 
 
-def test_the_first_of_pipelined_requests_is_answered_whole(server: HealthServer) -> None:
+def test_the_first_of_pipelined_requests_is_answered_completely(server: HealthServer) -> None:
     with connected(server) as client:
         client.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 1_000)
         client.shutdown(socket.SHUT_WR)

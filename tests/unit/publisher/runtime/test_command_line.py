@@ -1,4 +1,4 @@
-"""The head that the programs share: version, completion, findings, JSON, errors."""
+"""The command line that the programs share: version, completion, findings, JSON, errors."""
 
 import json
 import logging
@@ -25,10 +25,10 @@ PROGRAMS = ("scorer", "publisher", "model_registry")
 
 
 @pytest.mark.parametrize("package", PROGRAMS)
-def test_every_program_tells_its_version_and_completes(package: str) -> None:
+def test_every_program_prints_its_version_and_completes(package: str) -> None:
     def printed(*options: str) -> str:
         arguments = [sys.executable, "-m", package, *options]
-        named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # there may be no shell to be found
+        named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # there may be no shell
         return subprocess.run(arguments, capture_output=True, text=True, check=True, env=named).stdout
 
     assert printed("--version").strip() == version("scorestream")
@@ -40,7 +40,7 @@ def findings() -> Iterator[Finding]:
     yield Finding("topic", False, "[red]x[/] is missing", "make it")
 
 
-def test_findings_are_told_as_they_come_and_one_that_is_not_ok_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_are_printed_at_once_and_a_failed_one_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as end:
         print_findings(findings(), as_json=False)
     assert end.value.exit_code == 1
@@ -99,17 +99,17 @@ LONG_RUNNING = [("scorer", "run"), ("scorer", "rollout", "run"), ("publisher", "
 @pytest.mark.parametrize("words", LONG_RUNNING)
 def test_a_fatal_error_of_a_long_running_command_is_a_json_line(words: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("nmae: n")
-    done = subprocess.run(
+    completed = subprocess.run(
         [command(words[0]), *words[1:], "config.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert done.returncode == 2
+    lines = [json.loads(line) for line in completed.stderr.splitlines()]
+    assert completed.returncode == 2
     assert {(line["level"], line["code"]) for line in lines} == {("CRITICAL", 2)}
     assert "nmae (config.yaml): unknown key; the nearest valid name is 'name'" in {line["message"] for line in lines}
     assert all(datetime.fromisoformat(line["time"]).utcoffset() is not None for line in lines)
 
 
-def test_a_verb_is_imported_when_it_is_asked_for() -> None:
+def test_a_verb_is_imported_when_it_is_called() -> None:
     verbs = LazyCommands({"there": "publisher.commands.run:run", "nowhere": "no.such.module:verb"})
     assert list(verbs) == ["there", "nowhere"]
     assert verbs["there"].name == "there"
@@ -130,7 +130,7 @@ def test_the_first_command_of_a_group_runs_without_its_name(arguments: list[str]
     app = typer.Typer(cls=DefaultCommandGroup)
 
     @app.command("list")
-    def list_things(path: str, as_json: bool = typer.Option(False, "--json")) -> None:
+    def list_paths(path: str, as_json: bool = typer.Option(False, "--json")) -> None:
         print("list", path, as_json)
 
     @app.command()

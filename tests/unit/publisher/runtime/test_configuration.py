@@ -1,4 +1,4 @@
-"""No error of a configuration, and nothing that is shown of one, holds a secret. The settings' models name the places."""
+"""No error about a configuration and no printed configuration contains a secret. The models list all settings."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -31,7 +31,7 @@ SECRETS: Stated = {
     RelaySettings: {"source": {"extra": KAFKA_EXTRA}, "destination": {"extra": KAFKA_EXTRA}},
     TrainingSettings: {},
 }
-"""Configurations with a secret in each map and each URL that takes one."""
+"""Configurations with a secret in each map and each URL that may contain one."""
 BETWEEN: dict[str, dict[str, Any]] = {
     "output topic equal to an input topic": {"output": {"topic": "in"}},
     "labels topic equal to the output topic": {"labels": {"topic": "out"}},
@@ -44,7 +44,7 @@ BETWEEN: dict[str, dict[str, Any]] = {
 
 
 def kinds() -> Iterator[Any]:
-    """Every place of every configuration with what a wrong value there would be."""
+    """Yield every setting of every configuration with a wrong value for it."""
     for model in MODELS:
         for name, kind in places(model):
             for value in (f"{CANARY}", [CANARY], URL, f"htp{URL[4:]}", URL.partition("://")[2]):
@@ -64,7 +64,7 @@ def error_text(model: type[Configuration], values: dict[str, Any], *flags: str) 
 
 
 @pytest.mark.parametrize(("model", "name", "wrong"), list(kinds()))
-def test_a_wrong_value_in_any_place_is_not_repeated_where_it_may_be_a_secret(
+def test_a_wrong_value_of_any_setting_is_not_repeated_if_it_may_be_a_secret(
     model: type[Configuration], name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert seen_in(error_text(model, nested(name, wrong))) == []
@@ -103,7 +103,7 @@ def test_a_variable_that_is_no_json_is_named_without_its_value(monkeypatch: pyte
         assert seen_in(message) == []
 
 
-def test_what_is_shown_of_a_configuration_holds_no_secret() -> None:
+def test_a_printed_configuration_contains_no_secret() -> None:
     for model, values in MODELS.items():
         settings = configuration.load(model, merged(values, SECRETS[model])).settings
         printed = {key: shown(key, value) for key, value in flatten(settings.model_dump(mode="json"))}

@@ -10,7 +10,7 @@ from publisher.runtime.context import Context
 from publisher.runtime.dependency_wait import BROKERS, DependencyUnavailable, DependencyWaiter, Outages
 
 
-def test_a_stop_ends_a_start_whose_tries_fail_at_once() -> None:
+def test_a_stop_ends_a_start_with_immediately_failing_tries() -> None:
     stopping = threading.Event()
     waiter = DependencyWaiter(lambda: None, lambda: None, Outages(), stopping)
 
@@ -81,7 +81,7 @@ def test_a_broker_that_rejects_the_client_ends_the_wait_of_the_owner_thread() ->
         checked_until_it_raises(waiter.context)
 
 
-def test_an_optional_dependency_does_not_hold_the_scorer_up() -> None:
+def test_an_optional_dependency_does_not_delay_the_scorer() -> None:
     outages = Outages()
     outages.begin(BROKERS, "timed out", optional=True)
     assert outages.is_unavailable(BROKERS)

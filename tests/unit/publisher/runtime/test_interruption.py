@@ -1,4 +1,4 @@
-"""Signals of a command that counts what it writes, and what it reports however it ends."""
+"""Signals of a command that counts its output, and the counts that it reports at any end."""
 
 import json
 import os
@@ -12,23 +12,23 @@ from publisher.errors import REFUSED, Fatal
 from publisher.runtime.interruption import Interrupted, Interruption, handle_signals, report_progress
 
 
-def test_a_step_is_not_cut_in_two_by_the_first_signal() -> None:
-    interruption, done = Interruption(), []
+def test_a_step_is_not_interrupted_by_the_first_signal() -> None:
+    interruption, received = Interruption(), []
 
     def step(*numbers: int) -> None:
         with interruption:
             for number in numbers:
                 interruption.receive(number)
-                done.append(number)
+                received.append(number)
 
     with pytest.raises(Interrupted) as raised:
         step(signal.SIGTERM)
-    assert done == [signal.SIGTERM]
+    assert received == [signal.SIGTERM]
     assert raised.value.exit_code == 143
     step()  # it was raised once
     with pytest.raises(Interrupted):
         step(signal.SIGINT, signal.SIGINT)
-    assert done == [signal.SIGTERM, signal.SIGINT], "the second is raised at once"
+    assert received == [signal.SIGTERM, signal.SIGINT], "the second is raised at once"
 
 
 def test_a_signal_outside_of_a_step_is_raised_at_once() -> None:

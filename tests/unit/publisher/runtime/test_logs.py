@@ -19,19 +19,19 @@ Configure = Callable[..., None]
 
 
 @pytest.fixture
-def configure(written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> Configure:
-    """Return a function that configures logging to the stream `written`, which is a terminal or not."""
+def configure(log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> Configure:
+    """Return a function that configures logging to the stream `log_stream`, which is a terminal or not."""
 
     def configure_logs(level: str = "info", log_format: str = "auto", *, terminal: bool = False) -> None:
-        monkeypatch.setattr(sys, "stderr", written)
-        monkeypatch.setattr(written, "isatty", lambda: terminal)
+        monkeypatch.setattr(sys, "stderr", log_stream)
+        monkeypatch.setattr(log_stream, "isatty", lambda: terminal)
         logs.configure({}, level, log_format)
 
     return configure_logs
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+def log_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """Capture the log, one JSON object a line, and restore the root logger afterwards."""
     root, stream = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers[:], root.level
@@ -43,30 +43,30 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     root.handlers[:], root.level = handlers, level
 
 
-def test_credentials_of_urls_are_masked_in_messages_arguments_and_tracebacks(written: io.StringIO) -> None:
+def test_credentials_of_urls_are_masked_in_messages_arguments_and_tracebacks(log_stream: io.StringIO) -> None:
     log = logging.getLogger("library")
     log.warning("cannot reach %s, retrying", URL)
     try:
         raise OSError(f"no route to {URL}")
     except OSError:
         log.exception("failed at %s", URL)
-    first, second = map(json.loads, written.getvalue().splitlines())
+    first, second = map(json.loads, log_stream.getvalue().splitlines())
     assert first["message"] == "cannot reach http://***@127.0.0.1:1/path, retrying"
     assert "no route to http://***@127.0.0.1:1/path" in second["exc_info"]
-    assert seen_in(written.getvalue()) == []
+    assert seen_in(log_stream.getvalue()) == []
 
 
-def test_a_line_has_its_time_with_a_zone_and_names_its_process(written: io.StringIO) -> None:
+def test_a_line_has_its_time_with_a_zone_and_names_its_process(log_stream: io.StringIO) -> None:
     logging.getLogger("scorer.worker").warning("recovering")
-    line = json.loads(written.getvalue())
+    line = json.loads(log_stream.getvalue())
     age = datetime.now(UTC) - datetime.fromisoformat(line.pop("time"))
     assert timedelta() <= age < timedelta(minutes=1)
     assert line == {"level": "WARNING", "logger": "scorer.worker", "message": "recovering", "scorer": "n.a"}
 
 
-def test_a_fatal_error_is_a_line_with_its_code_and_hint(written: io.StringIO) -> None:
+def test_a_fatal_error_is_a_line_with_its_code_and_hint(log_stream: io.StringIO) -> None:
     logs.log_fatal("no broker answers", f"check {URL}", 4)
-    line = json.loads(written.getvalue())
+    line = json.loads(log_stream.getvalue())
     assert datetime.fromisoformat(line.pop("time")).utcoffset() == timedelta()
     assert line == {
         "level": "CRITICAL",
@@ -78,17 +78,17 @@ def test_a_fatal_error_is_a_line_with_its_code_and_hint(written: io.StringIO) ->
     }
 
 
-def test_the_level_is_the_least_severe_that_is_logged(written: io.StringIO, configure: Configure) -> None:
+def test_the_level_is_the_least_severe_that_is_logged(log_stream: io.StringIO, configure: Configure) -> None:
     configure("error")
     logging.getLogger("scorer").warning("omitted")
     logging.getLogger("scorer").error("logged")
-    assert [json.loads(line)["message"] for line in written.getvalue().splitlines()] == ["logged"]
+    assert [json.loads(line)["message"] for line in log_stream.getvalue().splitlines()] == ["logged"]
 
 
-def test_a_text_line_begins_with_time_and_level_and_is_one_line(written: io.StringIO, configure: Configure) -> None:
+def test_a_text_line_begins_with_time_and_level_and_is_one_line(log_stream: io.StringIO, configure: Configure) -> None:
     configure(log_format="text")
     logging.getLogger("scorer").warning("the event %s", "a\n2026-01-01 forged\x1b[31m")
-    (line,) = written.getvalue().splitlines()
+    (line,) = log_stream.getvalue().splitlines()
     time, level, message = line.split(maxsplit=2)
     assert datetime.fromisoformat(time).utcoffset() is not None
     assert (level, message) == ("WARNING", "the event a\\x0a2026-01-01 forged\\x1b[31m")
@@ -182,7 +182,10 @@ def test_a_message_that_was_not_repeated_for_long_is_new() -> None:
     clock.now = 2 * REPEAT_SECONDS
     again = [record("assigned: flights[1]", "scorer.consumer.consumer") for _ in range(BURST)]
     assert all(map(repeats.filter, again))
-    assert [each.getMessage() for each in again] == ["assigned: flights[1] (4 more like this)", *["assigned: flights[1]"] * 2]
+    assert [record.getMessage() for record in again] == [
+        "assigned: flights[1] (4 more like this)",
+        *["assigned: flights[1]"] * 2,
+    ]
 
 
 def test_messages_of_other_loggers_differ_by_their_numbers() -> None:

@@ -1,4 +1,4 @@
-"""What every process has: few arenas, memory that is released, an end where it hangs."""
+"""Properties of every process: few arenas, released memory, an end if it hangs."""
 
 import os
 import subprocess
@@ -66,7 +66,7 @@ print(gone() is None, held - resident() >= 40_000_000)
 """
 
 
-def test_what_is_not_used_any_more_goes_back_to_the_system() -> None:
+def test_unused_memory_is_released_to_the_system() -> None:
     process = subprocess.run([sys.executable, "-c", TIDIED], capture_output=True, text=True, check=True).stdout
     assert process.split() == ["True", "True"]
 
@@ -82,7 +82,7 @@ time.sleep(60)
 """
 
 
-def test_a_process_that_hangs_says_where_and_ends() -> None:
+def test_a_process_that_hangs_prints_its_stack_and_ends() -> None:
     ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == BROKEN
     assert "lane 3 has not moved; ending the process" in ended.stderr

@@ -1,4 +1,4 @@
-"""The signals that stop a service, in a process of their own."""
+"""The signals that stop a service, in a separate process."""
 
 import subprocess
 import sys

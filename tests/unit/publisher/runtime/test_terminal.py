@@ -1,4 +1,4 @@
-"""The console of all commands: bytes of topics and registries reach no terminal as they are."""
+"""The console of all commands escapes bytes of topics and registries."""
 
 import io
 import logging
@@ -15,9 +15,9 @@ from tests.support.hostile_records import ESCAPES
 ACTIVE = {"\x1b", "\x9b", "\x07", "\u202e", "\x00", "\r"}
 
 
-def printed(*things: object, **options: object) -> str:
+def printed(*renderables: object, **options: object) -> str:
     out = io.StringIO()
-    PlainConsole(file=out, width=200, force_terminal=False).print(*things, **options)  # type: ignore[arg-type]
+    PlainConsole(file=out, width=200, force_terminal=False).print(*renderables, **options)  # type: ignore[arg-type]
     return out.getvalue()
 
 
@@ -28,12 +28,12 @@ def table() -> Table:
     return rich_table
 
 
-@pytest.mark.parametrize("thing", [ESCAPES, Text(ESCAPES), table(), Group(ESCAPES, Text(ESCAPES)), [ESCAPES]])
-def test_what_a_terminal_would_act_on_is_escaped_and_markup_is_text(thing: object) -> None:
-    text = printed(thing)
+@pytest.mark.parametrize("renderable", [ESCAPES, Text(ESCAPES), table(), Group(ESCAPES, Text(ESCAPES)), [ESCAPES]])
+def test_control_sequences_are_escaped_and_markup_is_text(renderable: object) -> None:
+    text = printed(renderable)
     assert not ACTIVE & set(text)
     assert "\\x1b[31m" in text
-    assert "[/bold]" in text or isinstance(thing, Table)
+    assert "[/bold]" in text or isinstance(renderable, Table)
 
 
 def test_markup_that_ends_nothing_is_text_too() -> None:
@@ -46,11 +46,11 @@ def test_styles_are_still_drawn() -> None:
     assert out.getvalue() == "\x1b[31mx\\x1b[5m\x1b[0m\n"
 
 
-def test_a_table_of_strings_takes_them_as_they_are() -> None:
+def test_a_table_prints_strings_unchanged() -> None:
     assert "[/x]" in printed(command_line.table(("[bold]",), [("[/x]",)]))
 
 
-def test_what_a_command_logs_is_one_harmless_line() -> None:
+def test_a_log_message_of_a_command_is_one_escaped_line() -> None:
     out = io.StringIO()
     log = logging.Logger("test")
     log.addHandler(ConsoleLogHandler(PlainConsole(file=out, soft_wrap=True)))
@@ -61,5 +61,5 @@ def test_what_a_command_logs_is_one_harmless_line() -> None:
 
 def test_json_is_escaped_and_means_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     command_line.print_json({"key": ESCAPES})
-    shown = capfdbinary.readouterr().out.decode()
-    assert not (ACTIVE - {"\n"}) & set(shown)
+    output = capfdbinary.readouterr().out.decode()
+    assert not (ACTIVE - {"\n"}) & set(output)

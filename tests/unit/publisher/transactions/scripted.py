@@ -1,4 +1,4 @@
-"""Producers and a coordinator that follow a script, and fail in every way a broker can make them fail."""
+"""Producers and a coordinator that follow a script and fail in every way that a broker can cause."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,23 +11,23 @@ RECORD = ("scores", b"{}", b"k", 0, 1, None)
 OFFSETS = [TopicPartition("events", 0, 1, "{}")]
 
 Fails = Callable[[str], tuple[KafkaError, bool] | None]
-"""What goes wrong at a call, and whether the call has its effect all the same."""
+"""The error of a call, and whether the call takes effect despite the error."""
 
 
 class Log:
-    """A coordinator's view: what became visible, in order, and which producers exist."""
+    """A coordinator's view: the visible records in order, and the existing producers."""
 
     def __init__(self) -> None:
         self.visible: list[bytes] = []
         self.committed: list[int] = []
         self.positions: dict[tuple[str, int], tuple[int, str | None]] = {}
         self.live: dict[str, ScriptedProducer] = {}
-        self.made: list[str] = []
+        self.created: list[str] = []
         self.now = 0.0
 
 
 class ScriptedProducer:
-    """Follows the rules of transactions; `fails(call)` may give an error, and whether the call had its effect before it."""
+    """Follows the rules of transactions; `fails(call)` may return an error, and whether the call took effect before it."""
 
     def __init__(self, name: str, log: Log, fails: Fails) -> None:
         self.name, self.log, self.fails = name, log, fails
@@ -39,8 +39,8 @@ class ScriptedProducer:
         if failure is None:
             effect()
             return
-        error, done = failure
-        if done:
+        error, applied = failure
+        if applied:
             effect()
         raise KafkaException(error)
 
@@ -112,7 +112,7 @@ class ScriptedQueue:
         return 0
 
     def produce(self, _topic: str, value: bytes, *_: Any) -> None:
-        assert not self.purged, "a producer was used that had been given up"
+        assert not self.purged, "a discarded producer was used"
         if failure := self.fails("produce"):
             raise KafkaException(failure[0])
         if len(self.queue) == self.room:
@@ -153,19 +153,19 @@ class ScriptedCommits:
 
     def __init__(self, log: Log, fails: Fails) -> None:
         self.log, self.fails = log, fails
-        self.begun: list[tuple[Sequence[TopicPartition], Done, KafkaError | None]] = []
+        self.unanswered: list[tuple[Sequence[TopicPartition], Done, KafkaError | None]] = []
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         if error := self._commit(offsets, self.fails("commit")):
             raise KafkaException(error)
 
-    def begin(self, offsets: Sequence[TopicPartition], done: Done) -> None:
-        self.begun.append((offsets, done, self._commit(offsets, self.fails("commit"))))
+    def begin(self, offsets: Sequence[TopicPartition], on_done: Done) -> None:
+        self.unanswered.append((offsets, on_done, self._commit(offsets, self.fails("commit"))))
 
     def answer(self) -> None:
-        while self.begun:
-            _, done, error = self.begun.pop(0)
-            done(error)
+        while self.unanswered:
+            _, on_done, error = self.unanswered.pop(0)
+            on_done(error)
 
     def _commit(self, offsets: Iterable[TopicPartition], failure: tuple[KafkaError, bool] | None) -> KafkaError | None:
         if failure is None or failure[1]:

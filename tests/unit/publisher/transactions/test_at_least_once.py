@@ -1,4 +1,4 @@
-"""At-least-once delivery: when a checkpoint is made, what it waits for, and what follows where it cannot be had."""
+"""At-least-once delivery: when a checkpoint is committed, its waits, and the consequences of a failed one."""
 
 from collections.abc import Callable
 
@@ -49,33 +49,33 @@ class Surroundings:
         self.session.tick()
 
 
-def test_a_checkpoint_is_made_a_second_after_the_first_batch_behind_it() -> None:
+def test_a_checkpoint_is_committed_a_second_after_its_first_batch() -> None:
     at = Surroundings()
     at.later(100.0)
     at.publish(b"a")
     at.later(0.9)
-    assert not at.commits.begun
+    assert not at.commits.unanswered
     at.later(0.1)
-    assert [p.offset for p in at.commits.begun[0][0]] == [1]
+    assert [p.offset for p in at.commits.unanswered[0][0]] == [1]
     assert at.log.visible == [b"a"]
     assert at.session.counters.commits == 0
     at.commits.answer()
     assert at.session.counters.commits == 1
 
 
-def test_there_is_one_commit_under_way_at_most_and_the_next_holds_what_came_since() -> None:
+def test_at_most_one_commit_is_in_flight_and_the_next_has_all_later_offsets() -> None:
     at = Surroundings()
     for offset in range(1, 6):
         at.publish(b"x", offset=offset)
         at.later(CHECKPOINT_SECONDS)
-    assert [[p.offset for p in offsets] for offsets, *_ in at.commits.begun] == [[1]]
+    assert [[p.offset for p in offsets] for offsets, *_ in at.commits.unanswered] == [[1]]
     at.commits.answer()
     at.later(0.0)
     at.commits.answer()
     assert at.log.committed == [1, 5]
 
 
-def test_commits_that_fail_are_made_again_later_and_told_once_and_their_end_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_commits_are_repeated_later_and_logged_once_as_is_their_end(caplog: pytest.LogCaptureFixture) -> None:
     failures: list[tuple[KafkaError, bool]] = [(REFUSED, False)] * 5
     at = Surroundings(lambda call: failures.pop() if call == "commit" and failures else None)
     with caplog.at_level("INFO"):
@@ -84,7 +84,7 @@ def test_commits_that_fail_are_made_again_later_and_told_once_and_their_end_too(
             at.later(CHECKPOINT_SECONDS)
             at.commits.answer()
             at.later(0.0)
-            assert not at.commits.begun
+            assert not at.commits.unanswered
     assert at.log.committed == [6, 7, 8]
     messages = [record.getMessage() for record in caplog.records]
     assert [line.split(";")[0] for line in messages] == [
@@ -93,7 +93,7 @@ def test_commits_that_fail_are_made_again_later_and_told_once_and_their_end_too(
     ]
 
 
-def test_positions_that_cannot_be_committed_for_long_are_given_up() -> None:
+def test_a_session_aborts_if_positions_cannot_be_committed_for_long() -> None:
     at = Surroundings(lambda call: (REFUSED, False) if call == "commit" else None)
     at.publish(b"a")
     with pytest.raises(Aborted, match="could not be committed"):  # noqa: PT012 - at some tick
@@ -104,7 +104,7 @@ def test_positions_that_cannot_be_committed_for_long_are_given_up() -> None:
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-def test_one_failed_record_keeps_every_position_since_the_last_checkpoint_back(arrives: bool) -> None:
+def test_one_failed_record_prevents_the_commit_of_every_position_since_the_last_checkpoint(arrives: bool) -> None:
     failing = [False]
     error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
     at = Surroundings(lambda call: (error, arrives) if call == "deliver" and failing[0] else None)
@@ -131,7 +131,7 @@ def test_partitions_are_released_although_a_right_to_write_is_missing() -> None:
         at.session.tick()
 
 
-def test_records_that_are_never_confirmed_are_given_up_together() -> None:
+def test_records_that_are_never_confirmed_abort_the_session() -> None:
     at = Surroundings(lambda call: (REFUSED, False) if call == "flush" else None)
     at.publish(b"a", b"b")
     with pytest.raises(Aborted, match="the broker did not confirm 2 records within 10 s"):
@@ -139,7 +139,7 @@ def test_records_that_are_never_confirmed_are_given_up_together() -> None:
     assert at.log.committed == []
 
 
-def test_a_full_queue_takes_nothing_more_in_until_there_is_room() -> None:
+def test_a_full_queue_accepts_no_record_until_there_is_room() -> None:
     at = Surroundings(room=10)
     at.publish(*(b"%d" % n for n in range(100)))
     assert at.producers[0].largest == 10
@@ -147,7 +147,7 @@ def test_a_full_queue_takes_nothing_more_in_until_there_is_room() -> None:
     assert at.log.visible == [b"%d" % n for n in range(100)]
 
 
-def test_an_answer_that_comes_after_a_recovery_counts_for_nothing() -> None:
+def test_an_answer_after_a_recovery_is_ignored() -> None:
     at = Surroundings()
     at.publish(b"a", offset=1)
     at.later(CHECKPOINT_SECONDS)
@@ -160,7 +160,7 @@ def test_an_answer_that_comes_after_a_recovery_counts_for_nothing() -> None:
 
 
 class ScriptedConsumer:
-    """Only commits; what `on_commit` is told comes when the test says so."""
+    """Only commits; the test calls `on_commit`."""
 
     def __init__(self, on_commit: OnCommit) -> None:
         self.on_commit = on_commit
@@ -174,7 +174,7 @@ class ScriptedConsumer:
         return None if asynchronous else offsets
 
 
-def test_the_outcome_of_a_commit_reaches_who_began_it() -> None:
+def test_the_outcome_of_a_commit_is_passed_to_its_callback() -> None:
     commits = GroupCommits(ScriptedConsumer)  # type: ignore[arg-type]
     consumer: ScriptedConsumer = commits.consumer  # type: ignore[assignment]
     outcomes: list[tuple[str, KafkaError | None]] = []
@@ -197,16 +197,16 @@ def test_no_position_is_forgotten(moves: list[object]) -> None:
     positions = UncommittedPositions()
     newest: dict[int, int] = {}
     committed: dict[int, int] = {}
-    begun: dict[int, int] = {}
+    committing: dict[int, int] = {}
     for now, move in enumerate(moves):
         if isinstance(move, list):
             positions.publish([TopicPartition("e", p, offset) for p, offset in move], now)
             newest |= dict(move)
         elif move == "begin" and not positions.committing:
-            begun = {p: position.offset for (_, p), position in positions.begin(now).items()}
+            committing = {p: position.offset for (_, p), position in positions.begin(now).items()}
         elif move in ("committed", "refused"):
-            committed |= begun if move == "committed" else {}
+            committed |= committing if move == "committed" else {}
             positions.record_commit_outcome(committed=move == "committed")
-            begun = {}
+            committing = {}
         pending = {p: position.offset for (_, p), position in positions.pending().items()}
         assert committed | pending == newest

@@ -1,4 +1,4 @@
-"""The transaction session against producers that fail in every way a broker can make them fail: what the session asks for."""
+"""The calls of the transaction session with producers that fail in every way that a broker can cause."""
 
 import contextlib
 import threading
@@ -27,12 +27,12 @@ def log() -> Log:
 
 @pytest.fixture
 def opened(log: Log) -> Iterator[Open]:
-    """`opened(fails, context=...)`: a session over the log, open until the test ends."""
+    """Return `opened(fails, context=...)`, which opens a session over the log until the test ends."""
     with contextlib.ExitStack() as ending:
 
         def make(fails: Fails = lambda _: None, *, start: bool = True, kind: Any = ScriptedProducer, **more: Any) -> Any:
             def producer(name: str) -> Any:
-                log.made.append(name)
+                log.created.append(name)
                 return kind(name, log, fails)
 
             opened_session = TransactionSession(
@@ -57,11 +57,11 @@ def test_the_producers_of_the_pool_take_turns(log: Log, opened: Open) -> None:
     assert sorted(used[:POOL_SIZE]) == IDS
     assert used[POOL_SIZE:] == used[:POOL_SIZE]
     assert log.visible == [b"%d" % n for n in range(2 * POOL_SIZE)]
-    assert sorted(log.made) == IDS
+    assert sorted(log.created) == IDS
     assert under_test.counters.commits == 2 * POOL_SIZE
 
 
-def test_records_may_go_without_offsets_and_offsets_without_records(log: Log, opened: Open) -> None:
+def test_records_may_be_sent_without_offsets_and_offsets_without_records(log: Log, opened: Open) -> None:
     under_test = opened()
     under_test.publish([RECORD])
     under_test.publish([], OFFSETS, "metadata")
@@ -108,30 +108,32 @@ def test_an_id_whose_producer_is_fenced_while_it_begins_gets_another(
     monkeypatch.setattr(transactional_ids_module, "FENCED_SECONDS", 0.0)
     fenced = [(KafkaError(KafkaError._FENCED, fatal=True), False)] * 2
     under_test = opened(lambda at: fenced.pop() if at == "init" and fenced else None)
-    assert len(log.made) == POOL_SIZE + 2
+    assert len(log.created) == POOL_SIZE + 2
     under_test.publish([RECORD], OFFSETS, "metadata")
     assert log.visible == [b"{}"]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
 @pytest.mark.parametrize("call", ["offsets", "commit"])
-@pytest.mark.parametrize("done", [False, True])
-def test_a_failure_is_of_its_kind_and_costs_producers_their_trust(
-    log: Log, opened: Open, error: KafkaError, call: str, done: bool
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_failure_has_its_error_class_and_replaces_the_producers(
+    log: Log, opened: Open, error: KafkaError, call: str, applied: bool
 ) -> None:
     broken = [True]
-    under_test = opened(lambda at: (error, done) if at == call and broken[0] else None)
+    under_test = opened(lambda at: (error, applied) if at == call and broken[0] else None)
     with pytest.raises(Aborted) as caught:
         under_test.publish([RECORD], OFFSETS, "metadata")
     assert isinstance(caught.value, Fenced) == (error in FENCED)
     assert isinstance(caught.value, Evicted) == (error in EVICTED)
     broken[0] = False
-    before = len(log.visible)
-    assert before == (call == "commit" and done)
+    visible_count = len(log.visible)
+    assert visible_count == (call == "commit" and applied)
     under_test.recover()
-    refused = error in EVICTED  # by the group alone: else no producer of the pool is trusted any more
+    refused = error in EVICTED  # by the group alone: otherwise all producers of the pool are replaced
     under_test.open()
-    assert len(log.made) == (POOL_SIZE + before if refused else 2 * POOL_SIZE)  # nothing was left to abort: that is odd
+    assert len(log.created) == (
+        POOL_SIZE + visible_count if refused else 2 * POOL_SIZE
+    )  # an abort without an open transaction is unexpected
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
@@ -147,10 +149,10 @@ def test_a_producer_whose_abort_was_slow_gets_a_successor(log: Log, opened: Open
         under_test.publish([RECORD], OFFSETS, "metadata")
     under_test.recover()
     under_test.open()
-    assert len(log.made) == POOL_SIZE + (seconds > 0)
+    assert len(log.created) == POOL_SIZE + (seconds > 0)
 
 
-def test_a_commit_is_repeated_while_its_outcome_can_still_be_had(log: Log, opened: Open) -> None:
+def test_a_commit_is_repeated_while_its_outcome_can_be_determined(log: Log, opened: Open) -> None:
     failures = [retriable(KafkaError._TIMED_OUT)] * 3
     under_test = opened(lambda at: (failures.pop(), True) if at == "commit" and failures else None, transaction_seconds=10.0)
     under_test.publish([RECORD], OFFSETS, "metadata")
@@ -158,7 +160,7 @@ def test_a_commit_is_repeated_while_its_outcome_can_still_be_had(log: Log, opene
 
 
 @pytest.mark.parametrize("call", ["offsets", "commit"])
-def test_a_call_that_never_returns_is_left_to_itself(log: Log, opened: Open, call: str) -> None:
+def test_a_call_that_never_returns_is_abandoned(log: Log, opened: Open, call: str) -> None:
     hanging, released = [True], threading.Event()
 
     def fails(at: str) -> None:
@@ -175,19 +177,19 @@ def test_a_call_that_never_returns_is_left_to_itself(log: Log, opened: Open, cal
     released.set()
 
 
-def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up(opened: Open) -> None:
-    away, checked = [False], threading.Event()
+def test_a_session_waits_for_unavailable_brokers_until_the_owner_stops_it(opened: Open) -> None:
+    unavailable, checked = [False], threading.Event()
 
     def fails(at: str) -> tuple[KafkaError, bool] | None:
-        return (retriable(KafkaError._TRANSPORT), False) if away[0] and at in {"init", "commit"} else None
+        return (retriable(KafkaError._TRANSPORT), False) if unavailable[0] and at in {"init", "commit"} else None
 
-    def waiting() -> None:
+    def stop_at_second_check() -> None:
         if checked.is_set():
             raise Aborted("asked to stop")
         checked.set()
 
-    under_test = opened(fails, context=Context(raise_if_cancelled=waiting))
-    away[0] = True
+    under_test = opened(fails, context=Context(raise_if_cancelled=stop_at_second_check))
+    unavailable[0] = True
     with pytest.raises(Aborted):
         under_test.publish([RECORD], OFFSETS, "metadata")
     with pytest.raises(Aborted, match="asked to stop"):
@@ -197,14 +199,14 @@ def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up(opened: O
 def test_no_producer_is_trusted_after_partitions_were_lost(log: Log, opened: Open) -> None:
     under_test = opened()
     under_test.release([TopicPartition("events", 0)], lost=False)
-    assert len(log.made) == POOL_SIZE
+    assert len(log.created) == POOL_SIZE
     under_test.release([TopicPartition("events", 0)], lost=True)
     under_test.open()
-    assert len(log.made) == 2 * POOL_SIZE
+    assert len(log.created) == 2 * POOL_SIZE
     under_test.publish([RECORD], OFFSETS, "metadata")
 
 
-def test_a_slow_commit_costs_the_producer_its_place(log: Log, opened: Open) -> None:
+def test_a_slow_commit_replaces_the_producer(log: Log, opened: Open) -> None:
 
     def fails(at: str) -> None:
         log.now += SLOW_COMMIT_SECONDS if at == "commit" else 0.0
@@ -215,18 +217,18 @@ def test_a_slow_commit_costs_the_producer_its_place(log: Log, opened: Open) -> N
         under_test.publish([RECORD], OFFSETS, "metadata")
     assert under_test.counters.rotations == POOL_SIZE + 1
     under_test.open()
-    assert len(log.made) >= 2 * POOL_SIZE
+    assert len(log.created) >= 2 * POOL_SIZE
     assert len(log.visible) == POOL_SIZE + 1
 
 
-def test_what_the_broker_refuses_for_good_ends_the_start(opened: Open) -> None:
+def test_a_permanent_refusal_ends_the_start(opened: Open) -> None:
     refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     with pytest.raises(Fatal, match="app/scorer/r/"):
         opened(lambda at: (refused, False) if at == "init" else None)
 
 
 class Refusing(ScriptedProducer):
-    """The broker refuses the first record while the second is being produced, and says so where a report is asked for."""
+    """The broker refuses the first record while the second is being produced, and reports it at the next poll or flush."""
 
     report: Callable[[KafkaError, None], None] | None = None
 
@@ -241,7 +243,7 @@ class Refusing(ScriptedProducer):
         return 0
 
 
-def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_second_try(opened: Open) -> None:
+def test_a_record_refused_while_others_are_produced_is_named_at_the_second_try(opened: Open) -> None:
     under_test = opened(kind=Refusing)
     large = ("scores", b"large", None, 0, 0, None)
     with pytest.raises(Aborted) as first:

@@ -1,4 +1,4 @@
-"""A session that no group fences: what its producers commit before others of its ids are used again."""
+"""A session without a consumer group: its producers commit a proof before its other ids are used again."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -17,7 +17,7 @@ UNFIT = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True)
 
 
 class Lane:
-    """A session that copies. Its commits go as `commits` says, in their order; all later ones as the last of these."""
+    """A session that copies. Its commits have the outcomes `commits` in order; later ones repeat the last outcome."""
 
     def __init__(self, *commits: Literal["ok", "slow", "unfit"]) -> None:
         self.log = Log()
@@ -46,7 +46,7 @@ class Lane:
         assert self.session.write(write)
 
 
-def test_all_producers_prove_that_their_ids_are_the_sessions_own() -> None:
+def test_all_producers_prove_that_the_session_owns_their_ids() -> None:
     lane = Lane("ok")
     assert lane.log.visible == [b"proof"] * 2
     assert not lane.session.write(lambda _: False)
@@ -62,7 +62,7 @@ def test_the_other_producer_commits_before_a_successor_is_used() -> None:
     lane.session.close()
 
 
-def test_a_slow_proof_costs_the_producer_its_place_and_the_next_copy_proves_its_successor() -> None:
+def test_a_slow_proof_replaces_the_producer_and_the_next_copy_proves_its_successor() -> None:
     lane = Lane("ok", "ok", "slow", "slow", "ok")
     first, second = (lane.log.live[name] for name in IDS)
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_slow_proof_costs_the_producer_its_place_and_the_next_copy_proves_its_
     lane.session.close()
 
 
-def test_where_every_commit_is_slow_copies_go_on() -> None:
+def test_copies_continue_although_every_commit_is_slow() -> None:
     lane = Lane("slow")
     for _ in range(6):
         lane.copy()
@@ -81,8 +81,8 @@ def test_where_every_commit_is_slow_copies_go_on() -> None:
     lane.session.close()
 
 
-def test_a_session_that_has_taken_all_ids_over_in_turn_is_over() -> None:
-    """A slow proof, then a record that is refused: nobody has shown meanwhile that any of the ids is still its own."""
+def test_a_session_that_replaced_all_producers_in_turn_ends() -> None:
+    """After a slow proof and a refused record, no commit has proved that the session still owns any of the ids."""
     lane = Lane("ok", "ok", "slow", "slow", "unfit", "ok")
     lane.copy()
     with pytest.raises(RecordFailed):

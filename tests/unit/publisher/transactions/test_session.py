@@ -1,4 +1,4 @@
-"""Both ways of delivery keep to the one protocol, by a table of states; and calls in another thread leave nothing behind."""
+"""Both delivery guarantees pass the conformance suite and its table of states; calls in another thread leave no references."""
 
 import threading
 import time
@@ -58,7 +58,7 @@ class TestCheckpoints(SessionConformance):
 @pytest.mark.parametrize("records_fail", [False, True])
 @pytest.mark.parametrize("kind", [TestTransactions, TestCheckpoints])
 @given(seed=st.integers(0, 2**32), batches=st.integers(1, 30))
-def test_whatever_fails_every_batch_becomes_visible(
+def test_every_batch_becomes_visible_after_any_failures(
     kind: type[SessionConformance], seed: int, batches: int, records_fail: bool
 ) -> None:
     every_batch_becomes_visible(kind(), seed, batches, records_fail=records_fail)
@@ -100,7 +100,7 @@ def alive(name: str) -> bool:
     return any(thread.name == name for thread in threading.enumerate())
 
 
-def test_what_a_call_held_is_let_go_while_the_thread_waits_for_the_next() -> None:
+def test_references_of_a_call_are_released_while_the_thread_waits_for_the_next() -> None:
     thread, client = CallThread("holds"), Client()
     reference = weakref.ref(client)
     future = thread.submit(client.answer)

@@ -1,4 +1,4 @@
-"""The tables of a transaction session: every state has a way out, and every failure a recovery."""
+"""The tables of a transaction session: every state has a transition to another, and every failure a recovery."""
 
 import pytest
 
@@ -31,9 +31,9 @@ def test_nothing_but_a_recovery_leads_out_of_a_failure() -> None:
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_producer_whose_call_hangs_is_never_asked_to_abort(failure: SessionStep) -> None:
-    hung = advance(SessionState.COMMITTING, SessionStep.HANG)
-    assert not RECOVERIES[advance(hung, failure)].abort
+def test_a_producer_whose_call_hangs_is_never_aborted(failure: SessionStep) -> None:
+    state = advance(SessionState.COMMITTING, SessionStep.HANG)
+    assert not RECOVERIES[advance(state, failure)].abort
 
 
 def test_only_a_rejected_record_leaves_the_ids_with_a_session_that_no_group_fences() -> None:
@@ -41,7 +41,7 @@ def test_only_a_rejected_record_leaves_the_ids_with_a_session_that_no_group_fenc
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_the_idle_producers_are_kept_only_if_the_group_or_a_record_was_the_reason(error: Exception) -> None:
+def test_the_idle_producers_are_reused_only_if_the_group_or_a_record_was_the_reason(error: Exception) -> None:
     recovery = RECOVERIES[advance(SessionState.COMMITTING, failure_step(error, fenced_by_ids=False))]
     assert recovery.renew_pool == (type(error) not in {Evicted, RecordRejected})
 

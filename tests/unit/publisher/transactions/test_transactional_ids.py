@@ -1,4 +1,4 @@
-"""Taking ids over: when one is given up, and what a survivor ends for the dead."""
+"""The takeover of transactional ids: when it is abandoned, and the ids of ended owners that a survivor fences."""
 
 import logging
 import threading
@@ -25,7 +25,7 @@ class Broker:
         self.errors = list(errors)
 
     def make(self, name: str) -> Any:
-        self.log.made.append(name)
+        self.log.created.append(name)
         return ScriptedProducer(name, self.log, lambda _: (self.errors.pop(0), False) if self.errors else None)
 
 
@@ -35,7 +35,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("closing", [False, True])
-def test_an_id_is_given_up_at_the_end_of_the_time_and_of_the_session(closing: bool) -> None:
+def test_a_takeover_is_abandoned_at_its_time_limit_and_at_the_end_of_the_session(closing: bool) -> None:
     broker, event = Broker(retriable(KafkaError.CONCURRENT_TRANSACTIONS)), threading.Event()
     if closing:
         event.set()
@@ -43,22 +43,22 @@ def test_an_id_is_given_up_at_the_end_of_the_time_and_of_the_session(closing: bo
         initialised(broker.make, "n/scorer/a/0", lambda: 0.0, event, 10.0 if closing else -1.0)
 
 
-def test_every_id_of_the_dead_is_taken_over_and_one_that_cannot_be_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_id_of_ended_owners_is_fenced_and_a_failure_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
     broker = Broker(REFUSED)
     with caplog.at_level(logging.WARNING):
         fence(broker.make, ["n/scorer/b", "n/scorer/c"], Context())
-    assert sorted(broker.log.made) == [f"n/scorer/{owner}/{k}" for owner in "bc" for k in range(3)]
+    assert sorted(broker.log.created) == [f"n/scorer/{owner}/{k}" for owner in "bc" for k in range(3)]
     assert len(broker.log.live) == 5
     assert [record.message.startswith("could not fence") for record in caplog.records] == [True]
 
 
-def test_nobody_dead_is_nothing_to_do() -> None:
+def test_without_ended_owners_no_id_is_fenced() -> None:
     broker = Broker()
     fence(broker.make, [], Context())
-    assert broker.log.made == []
+    assert broker.log.created == []
 
 
-def test_a_stop_abandons_the_ids_of_the_dead_while_the_broker_does_not_answer() -> None:
+def test_a_stop_abandons_the_ids_of_ended_owners_while_the_broker_does_not_answer() -> None:
     release = threading.Event()
     called = threading.Event()
     names: list[str] = []

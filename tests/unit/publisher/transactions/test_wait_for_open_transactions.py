@@ -1,4 +1,4 @@
-"""What is waited for before an id writes again: what was open at the call, whoever began it, and nothing that comes later."""
+"""The wait before an id writes again covers the transactions open at the call, of any producer, and no later ones."""
 
 import logging
 from collections.abc import Callable
@@ -22,7 +22,7 @@ IN = ("in", 0)
 class Cluster:
     """A written partition, in which readers of committed records stop at `stable` before its `end`.
 
-    The group's positions in `undecided_places` belong to an open transaction. `errors` are raised first; `asked` records the
+    The group's positions in `undecided_places` belong to an open transaction. `errors` are raised first; `requests` records the
     requests for the group's positions.
     """
 
@@ -30,7 +30,7 @@ class Cluster:
         self.end, self.stable = 10, 5
         self.undecided_places: list[Partition] = []
         self.errors: list[KafkaError] = []
-        self.asked: list[bool] = []
+        self.requests: list[bool] = []
         self.closed = False
         monkeypatch.setattr(wait_for_open_transactions, "leaders", lambda _, name, __: {(name, 0): 1})
         monkeypatch.setattr(wait_for_open_transactions, "offsets", self._offsets)
@@ -38,24 +38,24 @@ class Cluster:
         monkeypatch.setattr(clients, "admin", lambda *_: None)
 
     def undecided(self, _: list[Partition], *, singly: bool) -> list[Partition]:
-        self.asked.append(singly)
+        self.requests.append(singly)
         return self.undecided_places
 
     def close(self) -> None:
         self.closed = True
 
     def wait(self, *meanwhile: Callable[[], Any], sweep_seconds: float = 60.0) -> int:
-        """Wait for it, with these things happening one after the other; how many of them did."""
-        coming, done = iter(meanwhile), list[int]()
+        """Wait while these calls are made one after the other, and return the number of calls made."""
+        calls, calls_made = iter(meanwhile), list[int]()
 
-        def waiting() -> None:
-            done.append(1)
-            next(coming)()
+        def call_next() -> None:
+            calls_made.append(1)
+            next(calls)()
 
         OpenTransactions(SETTINGS, "x", ["out"], "n", ["in"], sweep_seconds=sweep_seconds).wait(
-            Context(raise_if_cancelled=waiting)
+            Context(raise_if_cancelled=call_next)
         )
-        return len(done)
+        return len(calls_made)
 
     def _offsets(self, _: Any, partitions: Any, __: Any, ___: float, isolation: Any = None) -> dict[Partition, int]:
         if self.errors:
@@ -72,19 +72,19 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(monkeypatch)
 
 
-def test_what_was_open_at_the_call_is_waited_for_and_nothing_later(cluster: Cluster) -> None:
+def test_only_transactions_open_at_the_call_are_waited_for(cluster: Cluster) -> None:
     assert cluster.wait(lambda: None, lambda: cluster.decide(later=10), lambda: None) == 2
     assert cluster.wait(cluster.decide) == 1, "the end as it is now"
     assert cluster.closed
 
 
-def test_the_groups_positions_are_asked_for_when_the_records_are_decided(cluster: Cluster) -> None:
+def test_the_groups_positions_are_requested_when_the_records_are_decided(cluster: Cluster) -> None:
     cluster.undecided_places = [IN]
     assert cluster.wait(cluster.decide, lambda: None, cluster.undecided_places.clear) == 3
-    assert cluster.asked == [False, True, True]
+    assert cluster.requests == [False, True, True]
 
 
-def test_brokers_that_are_away_are_asked_again_and_a_stop_ends_the_waiting(cluster: Cluster) -> None:
+def test_unavailable_brokers_are_asked_again_and_a_stop_ends_the_wait(cluster: Cluster) -> None:
     cluster.errors = [KafkaError(KafkaError._TRANSPORT), KafkaError(KafkaError.LEADER_NOT_AVAILABLE)]
     cluster.decide()
     assert cluster.wait(lambda: None, lambda: None, lambda: None) == 2
@@ -97,13 +97,13 @@ def test_brokers_that_are_away_are_asked_again_and_a_stop_ends_the_waiting(clust
         cluster.wait(stop)
 
 
-def test_a_right_that_is_missing_is_told_at_once(cluster: Cluster) -> None:
+def test_a_missing_right_is_reported_at_once(cluster: Cluster) -> None:
     cluster.errors = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
     with pytest.raises(NotAllowed, match="denies access to the state of open transactions"):
         cluster.wait()
 
 
-def test_one_that_is_open_beyond_its_time_out_is_an_alarm_with_its_place(
+def test_a_transaction_open_beyond_its_timeout_is_logged_as_an_error_with_its_position(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

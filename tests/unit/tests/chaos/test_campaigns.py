@@ -1,4 +1,4 @@
-"""The campaigns' plans: a seed says everything, what begins also ends; and what a soak and a reader tell."""
+"""Plans of campaigns are determined by their seed and end each fault that they begin; figures of a soak and of a reader."""
 
 import struct
 from collections.abc import Iterator
@@ -37,62 +37,62 @@ def relay_rounds(seeds: int, only: str | None = None) -> Iterator[Any]:
     return (relays.plan(1, seed, 5.0, only=only) for seed in range(seeds))
 
 
-def test_every_fault_of_scorers_comes_and_brokers_fail_one_at_a_time() -> None:
+def test_every_fault_of_scorers_occurs_and_brokers_fail_one_at_a_time() -> None:
     rounds = list(scorer_rounds(3, 300))
     assert rounds == list(scorer_rounds(3, 300))
-    assert {fault for played in rounds for fault in played.faults} == set(scorers.FAULTS)
-    assert all(len(scorers.BROKER_FAULTS & set(played.faults)) <= 1 for played in rounds)
-    assert all(played.proxied == bool(scorers.PROXY_FAULTS & set(played.faults)) for played in rounds)
-    assert {played.protocol for played in rounds} == {"classic", "consumer"}
+    assert {fault for round_ in rounds for fault in round_.faults} == set(scorers.FAULTS)
+    assert all(len(scorers.BROKER_FAULTS & set(round_.faults)) <= 1 for round_ in rounds)
+    assert all(round_.proxied == bool(scorers.PROXY_FAULTS & set(round_.faults)) for round_ in rounds)
+    assert {round_.protocol for round_ in rounds} == {"classic", "consumer"}
 
 
-def test_one_broker_has_nobody_to_take_over() -> None:
+def test_impossible_faults_are_excluded() -> None:
     assert list(scorer_rounds(1, 50)) == list(scorer_rounds(1, 50))
     assert "move-coordinator" not in scorers.possible_faults(1)
     assert "disk-full" not in scorers.possible_faults(3, missing=["disk-full"])
 
 
-def test_every_fault_and_point_of_a_relay_comes() -> None:
+def test_every_fault_and_point_of_a_relay_occurs() -> None:
     rounds = list(relay_rounds(300))
     assert rounds == list(relay_rounds(300))
-    assert {fault for played in rounds for fault in played.faults} == set(relays.FAULTS)
-    assert {step.argument for played in rounds for step in played.steps if step.verb == "arm"} == set(relays.POINTS)
-    assert all(len(group & set(played.faults)) <= 1 for played in rounds for group in relays.EXCLUSIVE)
-    assert {played.transactional for played in rounds} == {True, False}
+    assert {fault for round_ in rounds for fault in round_.faults} == set(relays.FAULTS)
+    assert {step.argument for round_ in rounds for step in round_.steps if step.verb == "arm"} == set(relays.POINTS)
+    assert all(len(group & set(round_.faults)) <= 1 for round_ in rounds for group in relays.EXCLUSIVE)
+    assert {round_.transactional for round_ in rounds} == {True, False}
 
 
 @pytest.mark.parametrize(
     ("campaign", "fault"),
     [*(("scorers", fault) for fault in scorers.FAULTS), *(("relays", fault) for fault in relays.FAULTS)],
 )
-def test_what_begins_ends(campaign: str, fault: str) -> None:
+def test_every_fault_that_begins_also_ends(campaign: str, fault: str) -> None:
     ends = SCORER_ENDS if campaign == "scorers" else RELAY_ENDS
-    for played in scorer_rounds(3, 50, fault) if campaign == "scorers" else relay_rounds(50, fault):
-        assert played.steps == tuple(sorted(played.steps))
+    for round_ in scorer_rounds(3, 50, fault) if campaign == "scorers" else relay_rounds(50, fault):
+        assert round_.steps == tuple(sorted(round_.steps))
         for begin, end in ends.items():
-            for begun in (step for step in played.steps if step.verb == begin):
-                same = begun.argument if campaign == "relays" else None
-                assert any(s.verb == end and s.at > begun.at and same in (None, s.argument) for s in played.steps)
-        slowed = [step for step in played.steps if step.verb == "slow" and campaign == "relays"]
+            for step in (s for s in round_.steps if s.verb == begin):
+                argument = step.argument if campaign == "relays" else None
+                assert any(s.verb == end and s.at > step.at and argument in (None, s.argument) for s in round_.steps)
+        slowed = [step for step in round_.steps if step.verb == "slow" and campaign == "relays"]
         assert not slowed or slowed[-1].argument.endswith(" 0")
 
 
-def test_no_fault_befalls_the_first_scorer() -> None:
-    played = soak.plan(seed=7, seconds=3_600.0)
-    verbs = [step for step in played.steps if step.verb == "arm" or step.verb.endswith("-scorer")]
+def test_no_fault_affects_the_first_scorer() -> None:
+    round_ = soak.plan(seed=7, seconds=3_600.0)
+    verbs = [step for step in round_.steps if step.verb == "arm" or step.verb.endswith("-scorer")]
     assert len(verbs) > 20
     assert {step.argument.split()[0] for step in verbs} == {"1"}
-    assert max(step.at for step in played.steps) < 3_600.0
-    assert played == soak.plan(seed=7, seconds=3_600.0)
+    assert max(step.at for step in round_.steps) < 3_600.0
+    assert round_ == soak.plan(seed=7, seconds=3_600.0)
 
 
-def test_what_grows_is_told_as_a_slope() -> None:
+def test_growing_values_are_reported_as_a_slope() -> None:
     life = Life("r0", [(float(second), 100.0 + second / 360, 40, 12) for second in range(0, 3_600, 5)])
-    found = life.slopes()
-    assert found is not None
-    assert found["rss_mib_per_hour"] == pytest.approx(10.0, abs=0.01)
-    assert found["rss_mib_per_hour_later"] == pytest.approx(10.0, abs=0.01)
-    assert found["handles_per_hour"] == 0.0
+    slopes = life.slopes()
+    assert slopes is not None
+    assert slopes["rss_mib_per_hour"] == pytest.approx(10.0, abs=0.01)
+    assert slopes["rss_mib_per_hour_later"] == pytest.approx(10.0, abs=0.01)
+    assert slopes["handles_per_hour"] == 0.0
     assert Life("r1", [(float(second), 100.0, 40, 12) for second in range(0, 600, 5)]).slopes() is None
 
 
@@ -119,7 +119,7 @@ def test_the_transactional_id_is_read_from_plain_and_compact_strings() -> None:
     assert transactional_id(struct.pack(">hhih", END_TXN, 1, 7, -1) + struct.pack(">h", len(NAME)) + NAME) == NAME
 
 
-def test_it_goes_before_the_offsets_of_the_next_transaction() -> None:
+def test_the_stray_end_is_sent_before_the_offsets_of_the_next_transaction() -> None:
     stray = StrayEndTxn()
     assert stray.request(request(END_TXN)) is Action.PASS  # without an order
     stray.order()
@@ -135,7 +135,7 @@ def test_it_goes_before_the_offsets_of_the_next_transaction() -> None:
     assert stray.request(request(END_TXN)) is Action.PASS
 
 
-def test_without_offsets_it_goes_before_the_second_request_with_records() -> None:
+def test_without_offsets_the_stray_end_is_sent_before_the_second_request_with_records() -> None:
     stray = StrayEndTxn(before=PRODUCE)
     stray.order()
     assert stray.request(request(END_TXN)) is Action.HOLD

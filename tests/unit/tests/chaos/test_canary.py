@@ -1,4 +1,4 @@
-"""The canary campaign's plan, and its recount: each thing that can be wrong is found, and nothing else."""
+"""The canary campaign's plan, and its recount: each fault is reported, and no other."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ def arm(at: int, offset: int) -> str:
 
 
 def score(event: int) -> tuple[Record, bytes | None]:
-    """The right answer: revision after revision, an event of each key and one without."""
+    """Return the right answer: in each revision, an event of each key and one without a key."""
     revision, at = event // PER_REVISION + 1, int(NUMBERS[event])
-    mine = arm(at, event) if revision == 2 else "champion"
-    digest = NEW if mine == "canary" else REVISIONS[revision].champion
+    arm_name = arm(at, event) if revision == 2 else "champion"
+    digest = NEW if arm_name == "canary" else REVISIONS[revision].champion
     source = {"topic": "events", "partition": 0, "offset": event}
     record = {"id": f"e{event}", "score": FACTORS[digest] * event, "digest": digest, "revision": revision, "source": source}
-    return {**record, "arm": mine, "role": mine}, key(at)
+    return {**record, "arm": arm_name, "role": arm_name}, key(at)
 
 
 def swaps() -> list[Record]:
@@ -49,23 +49,23 @@ def counted(scores: list[tuple[Record, bytes | None]], cut_overs: list[Record]) 
     recount = Recount(NUMBERS, REVISIONS, NEW, FACTORS)
     for record in cut_overs:
         recount.cut_over(record)
-    for record, found_key in scores:
-        recount.score(record, found_key)
-    found = recount.figures()
-    return {name: count for name, count in found["faults"].items() if count}, found["revisions"]
+    for record, record_key in scores:
+        recount.score(record, record_key)
+    figures = recount.figures()
+    return {name: count for name, count in figures["faults"].items() if count}, figures["revisions"]
 
 
 def right() -> list[tuple[Record, bytes | None]]:
     return [score(event) for event in range(len(NUMBERS))]
 
 
-def event_of(mine: str, revision: int = 2) -> int:
-    """The first event under the revision whose key is in this arm under the canary's."""
+def event_of(arm_name: str, revision: int = 2) -> int:
+    """Return the first event of the revision whose key is in this arm in the canary's revision."""
     start = (revision - 1) * PER_REVISION
-    return next(event for event in range(start, start + KEYS) if arm(int(NUMBERS[event]), event) == mine)
+    return next(event for event in range(start, start + KEYS) if arm(int(NUMBERS[event]), event) == arm_name)
 
 
-def test_nothing_is_wrong_with_right_answers() -> None:
+def test_right_answers_have_no_faults() -> None:
     faults, revisions = counted(right(), swaps())
     assert faults == {}
     assert [revisions[number]["keys"] for number in REVISIONS] == [KEYS] * 3
@@ -86,28 +86,28 @@ def test_nothing_is_wrong_with_right_answers() -> None:
         (event_of("champion"), {"fallback": "crash"}, {"wrong_fallback"}),
     ],
 )
-def test_what_is_wrong_with_one_answer_is_found(event: int, changed: Record, faults: set[str]) -> None:
+def test_a_fault_of_one_answer_is_reported(event: int, changed: Record, faults: set[str]) -> None:
     scores = right()
     scores[event] = {**scores[event][0], **changed}, scores[event][1]
-    found, _ = counted(scores, swaps())
-    assert found == dict.fromkeys(faults, 1)
+    reported, _ = counted(scores, swaps())
+    assert reported == dict.fromkeys(faults, 1)
 
 
-def test_a_key_that_goes_back_is_found_unless_the_candidate_failed() -> None:
+def test_a_key_that_moves_back_is_reported_unless_the_candidate_failed() -> None:
     for fallback, moved_back in (("", 1), ("crash", 0)):
         scores = right()
         event = event_of("canary", 3)
-        told = {"digest": OLD, "score": 2.0 * event, **({"fallback": fallback} if fallback else {})}
-        scores[event] = {**scores[event][0], **told}, scores[event][1]
-        found, _ = counted(scores, swaps())
-        assert found.get("moved_back", 0) == moved_back
+        changed = {"digest": OLD, "score": 2.0 * event, **({"fallback": fallback} if fallback else {})}
+        scores[event] = {**scores[event][0], **changed}, scores[event][1]
+        reported, _ = counted(scores, swaps())
+        assert reported.get("moved_back", 0) == moved_back
     assert "moved_back" in FAULTS
 
 
-def test_a_fallback_is_told_and_no_fault() -> None:
+def test_a_fallback_is_counted_and_no_fault() -> None:
     scores, event = right(), event_of("canary")
-    told = {"digest": OLD, "role": "champion", "score": 2.0 * event, "fallback": "crash"}
-    scores[event] = {**scores[event][0], **told}, scores[event][1]
+    changed = {"digest": OLD, "role": "champion", "score": 2.0 * event, "fallback": "crash"}
+    scores[event] = {**scores[event][0], **changed}, scores[event][1]
     faults, revisions = counted(scores, swaps())
     assert (faults, revisions[2]["fallbacks"]) == ({}, {"crash": 1})
 
@@ -115,25 +115,25 @@ def test_a_fallback_is_told_and_no_fault() -> None:
 @pytest.mark.parametrize(
     "changed", [{"seed": "5"}, {"shares": {"champion": 75, "canary": 25}}, {"digest": OLD}, {"revision": 7}]
 )
-def test_a_swap_record_that_says_something_else_is_found(changed: Record) -> None:
+def test_a_contradicting_swap_record_is_reported(changed: Record) -> None:
     cut_overs = swaps()
     cut_overs[2] = cut_overs[2] | changed
     assert cut_overs[2]["role"] == "canary"
-    found, _ = counted(right(), cut_overs)
-    assert found == {"wrong_cut_over": 1}
+    reported, _ = counted(right(), cut_overs)
+    assert reported == {"wrong_cut_over": 1}
 
 
-def test_a_share_that_is_far_off_is_found() -> None:
-    scores = [one for one in right() if one[0]["revision"] != 2 or one[0]["arm"] == "champion"]
+def test_a_share_far_from_the_plan_is_reported() -> None:
+    scores = [answer for answer in right() if answer[0]["revision"] != 2 or answer[0]["arm"] == "champion"]
     assert counted(scores, swaps())[0] == {"wrong_share": 1}
-    assert counted([one for one in right() if one[0]["revision"] != 1], swaps())[0] == {"wrong_share": 1}
+    assert counted([answer for answer in right() if answer[0]["revision"] != 1], swaps())[0] == {"wrong_share": 1}
 
 
 def test_a_plan_has_every_key_and_its_kills() -> None:
     planned = plan(keys=4_000, kills=20, seed=3)
     assert (planned.keys == plan(4_000, 20, 3).keys).all()
-    known, times = np.unique(planned.keys[planned.keys >= 0], return_counts=True)
-    assert known.tolist() == list(range(4_000))
+    distinct_keys, times = np.unique(planned.keys[planned.keys >= 0], return_counts=True)
+    assert distinct_keys.tolist() == list(range(4_000))
     assert np.unique(times, return_counts=True)[1].tolist() == [3_600, 400]
     assert (planned.keys < 0).sum() == pytest.approx(len(planned.keys) / KEYLESS, rel=0.05)
     assert [move.percent for move in planned.moves] == list(SHARES[1:])

@@ -1,4 +1,4 @@
-"""The parser of the runbooks: which lines are commands of the product, and where they run."""
+"""The parser of the runbooks: the commands of the product in their lines, and the places where they run."""
 
 import pytest
 

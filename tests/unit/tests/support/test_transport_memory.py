@@ -1,4 +1,4 @@
-"""The transport in memory: a loop over it answers each event once, in order. Its producers are those of the session's tests."""
+"""The transport in memory: a loop over it answers each event once, in order. It shares its producers with tests of sessions."""
 
 import json
 from pathlib import Path

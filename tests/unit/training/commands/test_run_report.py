@@ -129,7 +129,7 @@ def test_log_has_no_control_characters_of_the_records() -> None:
     assert "--- log of the run" in text
 
 
-def test_run_is_found_by_key_id_or_version() -> None:
+def test_run_is_selected_by_key_id_or_version() -> None:
     history = recorded_runs.history(recorded_runs.refused(1), recorded_runs.refused(2))
     for name in (trained.version(1), trained.run_id(1), recorded_runs.refused(1).run):
         assert find_run(history, name, "m.runs").version == trained.version(1)
@@ -186,8 +186,8 @@ def test_coverage_is_reported_with_its_level_and_its_interval() -> None:
     text = " ".join(printed(run_report.comparison(results)).split())
     assert "interval_coverage (level 0.8)" in text
     assert "0.7900 (0.7700 to 0.8100)" in text
-    both = {**results, "champion": {**challenger, "interval_coverage": {**coverage, "low": 0.7}}}
-    assert "0.7900 (0.7000 to 0.8100)" in printed(run_report.comparison(both))
+    both_with_coverage = {**results, "champion": {**challenger, "interval_coverage": {**coverage, "low": 0.7}}}
+    assert "0.7900 (0.7000 to 0.8100)" in printed(run_report.comparison(both_with_coverage))
     events = RecordedEvents(1)
     events.start()
     events.step("evaluate", Evaluated(None, metrics, None, None, {}, IntervalCoverage(**coverage)))

@@ -1,4 +1,4 @@
-"""The package of a trained model: the same bytes, golden examples by a rule, and nothing that a scorer would refuse."""
+"""The package of a trained model: reproducible, with golden examples by a rule, and accepted by a scorer."""
 
 import dataclasses
 import json
@@ -52,8 +52,8 @@ def exported(
         shutil.rmtree(source)
 
 
-class Off:
-    """A model whose ONNX differs from it where a carrier is new."""
+class DifferingModel:
+    """A model whose ONNX graph gives another score to one new carrier."""
 
     def __init__(self, fitted: FittedTrees, by: float) -> None:
         self._fitted, self._by = fitted, by
@@ -91,7 +91,7 @@ def test_an_earlier_package_is_replaced_as_a_whole(fitted: FittedTrees, tmp_path
     assert not (tmp_path / "p" / "old").exists()
 
 
-def test_examples_are_the_extremes_the_classes_and_what_lacks(fitted: FittedTrees, tmp_path: Path) -> None:
+def test_examples_are_the_extremes_the_classes_and_missing_values(fitted: FittedTrees, tmp_path: Path) -> None:
     exported_package = exported(fitted, tmp_path / "p")
     golden, scores = exported_package.package.golden, exported_package.scores
     example_scores = [example.score for example in golden if isinstance(example.score, float)]
@@ -122,8 +122,8 @@ def test_events_have_their_values_at_their_paths_and_under_their_names() -> None
         "t": np.array([[9]]),
         "a2": np.array([[1.5]], np.float32),
     }
-    few = dataclasses.replace(HOLD_OUT.select(np.array([0])), tensors=tensors)
-    (line,) = examples.lines(few, {"p": np.array([[0.25, 0.75]], np.float32)}, signature)
+    single_row = dataclasses.replace(HOLD_OUT.select(np.array([0])), tensors=tensors)
+    (line,) = examples.lines(single_row, {"p": np.array([[0.25, 0.75]], np.float32)}, signature)
     event = {"after": {"a": 1.5}, "items": [None, {"v": [1, 2]}], "t": 9}
     assert json.loads(line) == {"event": event, "score": [0.25, 0.75], "tolerance": 1e-4}
 
@@ -131,9 +131,9 @@ def test_events_have_their_values_at_their_paths_and_under_their_names() -> None
 def test_tolerance_of_several_numbers_is_a_share_of_the_largest_one() -> None:
     outputs = tuple(Output(name, name, 0) for name in ("minutes", "low"))
     signature = Signature((TensorInput("x", "float32", (InputField("a", "float32"),)),), outputs)
-    one = dataclasses.replace(rows(1), tensors={"x": np.array([[1.0]], np.float32)}, target=Target("regression"))
+    single_row = dataclasses.replace(rows(1), tensors={"x": np.array([[1.0]], np.float32)}, target=Target("regression"))
     answers = {"minutes": np.array([[20.0]], np.float32), "low": np.array([[-300.0]], np.float32)}
-    (line,) = examples.lines(one, answers, signature)
+    (line,) = examples.lines(single_row, answers, signature)
     assert json.loads(line) == {
         "event": {"a": 1.0},
         "score": {"minutes": 20.0, "low": -300.0},
@@ -141,25 +141,25 @@ def test_tolerance_of_several_numbers_is_a_share_of_the_largest_one() -> None:
     }
 
 
-def test_a_model_that_differs_on_what_is_new_is_refused_with_the_event(fitted: FittedTrees, tmp_path: Path) -> None:
-    parity = exported(Off(fitted, 5e-7), tmp_path / "near").parity
+def test_a_model_that_differs_for_a_new_value_is_refused_with_the_event(fitted: FittedTrees, tmp_path: Path) -> None:
+    parity = exported(DifferingModel(fitted, 5e-7), tmp_path / "near").parity
     assert parity is not None
     assert parity > 4e-7
     with pytest.raises(Fatal) as raised:
-        exported(Off(fitted, 3e-6), tmp_path / "far")
+        exported(DifferingModel(fitted, 3e-6), tmp_path / "far")
     assert str(raised.value).startswith("the ONNX model scores the event flights[0]@3 with a new 'carrier' 0.")
     assert raised.value.exit_code == REFUSED
     assert not (tmp_path / "far").exists()
 
 
-def test_what_a_scorer_would_refuse_is_refused(fitted: FittedTrees, tmp_path: Path) -> None:
+def test_a_package_that_a_scorer_would_refuse_is_refused(fitted: FittedTrees, tmp_path: Path) -> None:
     other = Signature(SIGNATURE.inputs, (Output(None, "q", 1),))
     with pytest.raises(Fatal, match="the exported model cannot be served: the signature reads output 'q'") as raised:
         exported(fitted, tmp_path / "p", other)
     assert raised.value.exit_code == REFUSED
 
 
-def test_the_card_tells_recipe_rows_and_metrics(fitted: FittedTrees, tmp_path: Path) -> None:
+def test_the_card_has_recipe_rows_and_metrics(fitted: FittedTrees, tmp_path: Path) -> None:
     exported(fitted, tmp_path / "p")
     card_text = (tmp_path / "p" / "README.md").read_text()
     assert card_text.startswith("# late 20260801-0123456789ab\n")

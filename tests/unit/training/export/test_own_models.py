@@ -1,4 +1,4 @@
-"""Models of a recipe of one's own that do not give what the signature says: each is refused with a reason."""
+"""Models of a custom recipe that contradict the signature: each is refused with a reason."""
 
 import json
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def exported(
 SIGMOID = [helper.make_node("Sigmoid", ["x"], ["p"])]
 
 
-def test_a_model_of_its_own_signature_is_exported(tmp_path: Path) -> None:
+def test_a_model_with_a_separate_signature_is_exported(tmp_path: Path) -> None:
     assert exported(tmp_path, SIGMOID, TensorProto.FLOAT, [None, 1]).scores.shape == (50,)
 
 

@@ -1,4 +1,4 @@
-"""The journal of a run: a step stands there whole or not at all, and one that is set aside is to be done again."""
+"""The journal of a run: a step is recorded completely or not at all, and a step that is set aside is repeated."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from training.pipeline.run_dirs import alone, iso, named, runs
 from training.pipeline.step_results import RunOutcome
 
 
-def test_a_step_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_step_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "steps")
     assert journal.result("end", RunOutcome) is None
     journal.write("end", RunOutcome("same", "why"), 1.23456, 5)
@@ -22,7 +22,7 @@ def test_a_step_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "steps").iterdir()] == ["end.json"]
 
 
-def test_steps_that_are_set_aside_are_not_done_and_stay(tmp_path: Path) -> None:
+def test_steps_that_are_set_aside_are_not_done_and_their_files_remain(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "steps")
     for because in ("first", "second"):
         journal.write("end", RunOutcome("same", because), 0, 0)
@@ -33,7 +33,7 @@ def test_steps_that_are_set_aside_are_not_done_and_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"step":"end","ended_ms":0,"seconds":0,"result":{"outcome":"won"}}'])
-def test_a_document_that_is_damaged_is_named_with_the_way_out(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_document_is_named_with_the_remedy(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps/end.json").write_bytes(content)
     with pytest.raises(Fatal, match=r"steps/end\.json cannot be read") as raised:
@@ -51,7 +51,7 @@ def test_runs_are_in_the_order_of_their_begin(tmp_path: Path) -> None:
     assert iso(times[1]) == "2023-11-14T22:13:20.001Z"
 
 
-def test_one_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+def test_only_one_run_at_a_time_uses_a_folder(tmp_path: Path) -> None:
     with alone(tmp_path / "runs"), pytest.raises(Fatal, match="another run is active") as raised, alone(tmp_path / "runs"):
         pass
     assert raised.value.exit_code == REFUSED

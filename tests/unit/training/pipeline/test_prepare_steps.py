@@ -1,4 +1,4 @@
-"""The plan of a run, and whether an interrupted run still has it."""
+"""The plan of a run, and the check that an interrupted run has the same plan."""
 
 from pathlib import Path
 

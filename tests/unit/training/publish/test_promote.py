@@ -1,4 +1,4 @@
-"""Moving the channel for a run: once, whatever was broken off and whoever else moved it."""
+"""The move of a channel by a run happens once, after interruptions and beside the moves of others."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ __all__ = ["copied", "folder", "make_package", "pushed", "records", "store"]
 
 
 class Parts(LayoutStore):
-    """A store that moves several tags one by one, as a registry over HTTP does, and dies in between the next time."""
+    """A store that moves several tags one by one, as a registry over HTTP does, and dies once in between."""
 
     dies = True
 
@@ -51,7 +51,7 @@ def moved(store: Store, digest: str, judged: ComparedChampion, run: str = RUN) -
     return promote_once(store, "prod", VERSION, digest, judged, run, "training@host", datetime.now(UTC))
 
 
-def test_a_move_is_made_once_and_found_afterwards_even_where_others_moved_on(
+def test_a_move_happens_once_and_is_recognised_after_moves_of_others(
     store: LayoutStore, folder: Path, copied: Copied, pushed: str
 ) -> None:
     promoted = moved(store, pushed, ComparedChampion())
@@ -70,7 +70,7 @@ def test_the_move_of_a_run_is_signed_with_its_key(store: LayoutStore, pushed: st
     assert signed_move.verify(store, "prod", 1, trusted(ONE), AT).move == promoted.move
 
 
-def test_a_move_in_between_is_told_with_what_to_judge_against(
+def test_a_move_in_between_is_returned_with_the_champion_to_compare_with(
     store: LayoutStore, folder: Path, copied: Copied, pushed: str
 ) -> None:
     assert standing(store, "prod") is None
@@ -97,7 +97,7 @@ def test_another_digest_or_no_channel_is_refused(store: LayoutStore, pushed: str
         promote_once(store, VERSION, VERSION, pushed, ComparedChampion(), RUN, "", AT)
 
 
-def test_a_move_that_was_broken_off_between_history_and_tag_is_brought_to_its_end(store: LayoutStore, pushed: str) -> None:
+def test_a_move_interrupted_between_history_and_tag_is_completed(store: LayoutStore, pushed: str) -> None:
     with pytest.raises(Killed):
         moved(Parts(store._path), pushed, ComparedChampion())
     assert tags.revisions(store.tags(), "prod") == [1]
@@ -109,9 +109,7 @@ def test_a_move_that_was_broken_off_between_history_and_tag_is_brought_to_its_en
     assert len(channel.history(store, "prod")) == 1
 
 
-def test_a_move_that_others_broke_off_neither_blocks_nor_counts(
-    store: LayoutStore, folder: Path, copied: Copied, pushed: str
-) -> None:
+def test_an_interrupted_move_of_others_is_ignored(store: LayoutStore, folder: Path, copied: Copied, pushed: str) -> None:
     push(store, folder, "by-hand", origin(copied))
     promote(store, "by-hand")
     judged = judged_by(standing(store, "prod"))
@@ -123,7 +121,7 @@ def test_a_move_that_others_broke_off_neither_blocks_nor_counts(
     assert channel.resolve(store, "prod").revision == 3
 
 
-def test_ones_own_broken_move_is_void_where_others_have_moved_since(
+def test_an_interrupted_move_of_the_run_is_void_after_a_move_of_others(
     store: LayoutStore, folder: Path, copied: Copied, pushed: str
 ) -> None:
     push(store, folder, "by-hand", origin(copied))
@@ -139,7 +137,7 @@ def test_ones_own_broken_move_is_void_where_others_have_moved_since(
 
 
 class Contested(LayoutStore):
-    """Somebody else moves the channel right before each of the first moves that this store makes."""
+    """A store in which another process moves the channel right before each of the first moves."""
 
     def __init__(self, path: Path, others: Iterable[str]) -> None:
         super().__init__(path)
@@ -151,7 +149,7 @@ class Contested(LayoutStore):
         super().move_tags(to, expect=expect)
 
 
-def test_whoever_moves_in_the_last_moment_is_seen(store: LayoutStore, folder: Path, copied: Copied, pushed: str) -> None:
+def test_a_move_at_the_last_moment_is_detected(store: LayoutStore, folder: Path, copied: Copied, pushed: str) -> None:
     push(store, folder, "by-hand", origin(copied))
     result = moved(Contested(store._path, ["by-hand"]), pushed, ComparedChampion())
     assert isinstance(result, Overtaken)

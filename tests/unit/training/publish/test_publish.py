@@ -1,4 +1,4 @@
-"""Publishing a run in a folder: each thing once, whatever was broken off and whoever else moved the channel."""
+"""Publication of a run in a folder: each artifact once, after interruptions and beside moves of others."""
 
 import itertools
 import multiprocessing
@@ -74,7 +74,7 @@ class Dying(LayoutStore):
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_run_that_is_killed_at_any_write_leaves_each_thing_once(
+def test_a_run_that_is_killed_at_any_write_leaves_each_artifact_once(
     tmp_path: Path, folder: Path, records: Path, copied: Copied, before: bool
 ) -> None:
     for at in range(1, 200):
@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_at_any_write_leaves_each_thing_once(
     check_once(LayoutStore(place))
 
 
-def test_two_processes_of_one_run_leave_each_thing_once(
+def test_several_processes_of_one_run_leave_each_artifact_once(
     store: LayoutStore, folder: Path, records: Path, copied: Copied
 ) -> None:
     context = multiprocessing.get_context("fork")
@@ -106,7 +106,7 @@ def test_two_processes_of_one_run_leave_each_thing_once(
     check_once(store)
 
 
-def test_a_version_is_named_by_day_and_run_and_says_what_it_was_made_of(
+def test_a_version_is_named_by_day_and_run_and_has_its_origin(
     store: LayoutStore, folder: Path, copied: Copied, make_package: MakePackage
 ) -> None:
     assert VERSION == "20260701-0123456789ab"
@@ -121,31 +121,31 @@ def test_a_version_is_named_by_day_and_run_and_says_what_it_was_made_of(
         push(store, other, version_of(OTHER, AT), origin(copied))
 
 
-def test_what_was_attested_before_is_not_attested_again(store: LayoutStore, pushed: str) -> None:
+def test_an_existing_attestation_is_not_repeated(store: LayoutStore, pushed: str) -> None:
     first = attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
     assert attest_once(store, pushed, "comparison", comparison(pushed, because="in other words"), KEY, AT) == first
     newer = comparison(pushed)["champion"] | {"revision": 2}
     assert attest_once(store, pushed, "comparison", comparison(pushed, champion=newer), KEY, AT) != first
     assert attest_once(store, pushed, "comparison", comparison(pushed, run=OTHER), KEY, AT) != first
-    for type_, predicate, same in (
+    for type_, predicate, equivalent in (
         ("slsa-provenance", provenance(), provenance(seed=8)),
         ("evaluation", EVALUATED, EVALUATED | {"metrics": {"auc": 0.9100001}}),
         ("https://example.org/x", {"a": 1}, {"a": 1}),
     ):
         attested = attest_once(store, pushed, type_, predicate, KEY, AT)
-        assert attest_once(store, pushed, type_, same, KEY, AT) == attested
+        assert attest_once(store, pushed, type_, equivalent, KEY, AT) == attested
     assert attest_once(store, pushed, "https://example.org/x", {"a": 2}, KEY, AT)
     assert len(list_attestations(store, pushed, KEYS, AT)) == 7
     with pytest.raises(BadFile, match="verdict"):
         attest_once(store, pushed, "comparison", comparison(pushed) | {"verdict": "fine"}, KEY, AT)
 
 
-def test_what_others_attested_is_not_taken_for_ones_own(store: LayoutStore, pushed: str) -> None:
-    theirs = attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
-    assert attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT) != theirs
+def test_an_attestation_of_another_key_does_not_count(store: LayoutStore, pushed: str) -> None:
+    of_other_key = attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
+    assert attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT) != of_other_key
 
 
-def test_only_what_passed_in_this_run_is_signed(store: LayoutStore, pushed: str) -> None:
+def test_only_a_version_that_passed_in_this_run_is_signed(store: LayoutStore, pushed: str) -> None:
     attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
     attest_once(store, pushed, "comparison", comparison(pushed, run=OTHER), KEY, AT)
     attest_once(store, pushed, "comparison", comparison(pushed, "refused"), KEY, AT)
@@ -161,21 +161,21 @@ def test_only_what_passed_in_this_run_is_signed(store: LayoutStore, pushed: str)
         signatures.verify(store, pushed, KEYS, AT, "flight-delay:1.0.0")
 
 
-def test_pruning_what_was_never_promoted_clears_a_refused_challenger_with_all_that_belongs_to_it(
+def test_pruning_of_unpromoted_versions_deletes_a_refused_challenger_with_its_artifacts(
     store: LayoutStore, folder: Path, records: Path, copied: Copied, make_package: MakePackage, tmp_path: Path
 ) -> None:
     publish(store, folder, records, copied)
-    theirs = snapshot(tmp_path / "theirs", b"theirs")
+    other_snapshot = snapshot(tmp_path / "theirs", b"theirs")
     other = make_package("other", model=onnx_bytes(b"other"))
     with pytest.raises(Refused):
-        publish(store, other, tmp_path / "theirs", theirs, ComparedChampion(CHAMPION, 1), OTHER, verdict="refused")
+        publish(store, other, tmp_path / "theirs", other_snapshot, ComparedChampion(CHAMPION, 1), OTHER, verdict="refused")
     before = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
     repository_snapshot = retention.read_repository(store)
-    going = retention.plan_removal(repository_snapshot, RetentionRules(unpromoted=True))
-    assert list(going.versions) == [version_of(OTHER, AT)]
-    store.delete(retention.manifests_to_delete(store, going), expect=repository_snapshot.tags, grace_seconds=0)
+    removal = retention.plan_removal(repository_snapshot, RetentionRules(unpromoted=True))
+    assert list(removal.versions) == [version_of(OTHER, AT)]
+    store.delete(retention.manifests_to_delete(store, removal), expect=repository_snapshot.tags, grace_seconds=0)
     remaining = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
-    assert {file.sha256 for file in theirs.files.values()} <= before - remaining
+    assert {file.sha256 for file in other_snapshot.files.values()} <= before - remaining
     assert {file.sha256 for file in copied.files.values()} <= remaining
     assert tags.versions(store.tags()) == [VERSION]
     check_once(store)
@@ -217,12 +217,12 @@ def test_the_rollout_of_a_run_is_known_by_version_and_reason() -> None:
     assert of_run(ledger, f"sha256:{5:064x}", RUN) is None
 
 
-def test_an_attestation_that_is_never_listed_is_told(store: LayoutStore, pushed: str) -> None:
+def test_an_attestation_that_is_never_listed_is_an_error(store: LayoutStore, pushed: str) -> None:
     class Forgetful(LayoutStore):
-        """Others overwrite the list of referrers each time."""
+        """A store in which others overwrite the list of referrers each time."""
 
         def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
-            """Nothing stays."""
+            """Store nothing."""
 
     with pytest.raises(Conflict, match="other writers overwrote its list"):
         attest_once(Forgetful(store._path), pushed, "comparison", comparison(pushed), KEY, AT)

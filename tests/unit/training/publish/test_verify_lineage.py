@@ -1,4 +1,4 @@
-"""The chain of evidence of a promotion: from verified attestations alone, and what is missing in it by name."""
+"""The chain of evidence of a promotion: from verified attestations alone, and the names of missing parts."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def test_the_evidence_of_a_promotion(store: LayoutStore, folder: Path, records: 
     assert lineage.keys == ("training", "training")
 
 
-def test_the_evidence_is_of_the_champion_that_was_judged_against_last(store: LayoutStore, pushed: str) -> None:
+def test_the_evidence_is_of_the_champion_of_the_last_comparison(store: LayoutStore, pushed: str) -> None:
     attest_once(store, pushed, "slsa-provenance", provenance(), KEY, AT)
     champion = comparison(pushed)["champion"]
     for revision, verdict in ((5, "passed"), (9, "refused"), (3, "refused")):
@@ -99,9 +99,7 @@ def spanning(**changes: Any) -> dict[str, Any]:
         (provenance(seed="seven"), "cannot be read"),
     ],
 )
-def test_provenance_that_leaves_something_open_is_no_evidence(
-    store: LayoutStore, pushed: str, predicate: dict[str, Any], fault: str
-) -> None:
+def test_incomplete_provenance_is_no_evidence(store: LayoutStore, pushed: str, predicate: dict[str, Any], fault: str) -> None:
     attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
     attest_once(store, pushed, "slsa-provenance", predicate, KEY, AT)
     with pytest.raises(Refused) as refused:

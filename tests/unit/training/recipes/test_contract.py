@@ -1,4 +1,4 @@
-"""The files between a training and a recipe: rows come back as they were, metrics are read as far as they are complete."""
+"""The files between a training and a recipe: rows are read back unchanged, and complete lines of metrics are read."""
 
 import json
 import os
@@ -23,7 +23,7 @@ VECTORS = parse_signature(
 )
 
 
-def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+def test_rows_are_read_back_unchanged(tmp_path: Path) -> None:
     digest = contract.write_rows(ROWS, SIGNATURE, tmp_path / "a.parquet")
     result = contract.read_rows(tmp_path / "a.parquet", SIGNATURE)
     assert result.target == ROWS.target
@@ -35,24 +35,24 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     assert contract.write_rows(rows(300, seed=9), SIGNATURE, tmp_path / "c.parquet") != digest
 
 
-def test_arrays_are_lists_and_come_back(tmp_path: Path) -> None:
+def test_arrays_are_lists_and_are_read_back(tmp_path: Path) -> None:
     vectors = np.array([[1, 2, 3], [np.nan, np.nan, np.nan], [4, np.nan, 6]], np.float32)
     words = np.array([[["a", "b"]], [["", "ü"]], [["c", "d"]]], object)
-    some = ROWS.select(np.arange(3))
-    stored = type(some)({"v": vectors, "w": words}, some.outcomes, some.places, some.values)
+    three_rows = ROWS.select(np.arange(3))
+    stored = type(three_rows)({"v": vectors, "w": words}, three_rows.outcomes, three_rows.places, three_rows.values)
     contract.write_rows(stored, VECTORS, tmp_path / "rows.parquet")
     result = contract.read_rows(tmp_path / "rows.parquet", VECTORS)
     assert np.array_equal(result.tensors["v"], vectors, equal_nan=True)
     assert result.tensors["w"].tolist() == words.tolist()
 
 
-def test_a_signature_of_ones_own_reads_the_same_fields() -> None:
-    own = parse_signature(
+def test_a_separate_signature_reads_the_same_fields() -> None:
+    separate = parse_signature(
         b"""{"inputs": [
         {"tensor": "late", "dtype": "float64", "fields": [{"name": "delay", "required": false, "default": -1.0}]},
         {"tensor": "who", "dtype": "string", "fields": ["carrier"]}], "output": {"tensor": "p"}}"""
     )
-    tensors = contract.converted(ROWS.tensors, SIGNATURE, own)
+    tensors = contract.converted(ROWS.tensors, SIGNATURE, separate)
     delays = ROWS.tensors["x"][:, :1].astype(np.float64)
     assert tensors["late"].tolist() == np.where(np.isnan(delays), -1, delays).tolist()
     assert tensors["who"].tolist() == ROWS.tensors["carrier"].tolist()
@@ -80,7 +80,7 @@ def test_the_last_line_of_the_largest_budget_counts(tmp_path: Path) -> None:
     assert MetricsTail(tmp_path, 9).score("auc") == (4, 0.6)
 
 
-def test_what_a_killed_process_left_is_not_reported_again(tmp_path: Path) -> None:
+def test_metrics_of_a_killed_process_are_not_reported_again(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"budget": 1, "auc": 0.5}\n{"budget": 2,')
     tail = MetricsTail(tmp_path, 9)

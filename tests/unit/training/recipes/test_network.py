@@ -1,4 +1,4 @@
-"""The recipe `network` without torch: which signatures it serves, how it encodes, and that its graph computes what it says."""
+"""The recipe `network` without torch: the supported signatures, the encoding, and the results of its graph."""
 
 import json
 from pathlib import Path
@@ -26,15 +26,15 @@ from training.snapshot.target import ZERO_OR_ONE, Target, TargetKind
 
 X = {"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}
 NAMES = {"tensor": "name", "dtype": "string", "fields": ["name"]}
-ONE = {"tensor": "p"}
+SINGLE_OUTPUT = {"tensor": "p"}
 
 
-def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signature:
+def signature(*inputs: dict[str, Any], output: Any = SINGLE_OUTPUT, **more: Any) -> Signature:
     return parse_signature(json.dumps({"inputs": inputs or [X, NAMES], "output": output, "labels": None, **more}))
 
 
 @pytest.mark.parametrize(
-    ("stated", "at"),
+    ("declared", "at"),
     [
         (signature(), 0),
         (signature(output={"tensor": "p", "index": 0}), 0),
@@ -43,17 +43,17 @@ def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signat
         (signature(labels=["no", "yes"]), 1),
     ],
 )
-def test_the_probability_stands_where_the_signature_reads_it(stated: Signature, at: int) -> None:
-    Network().check(stated, ZERO_OR_ONE)
+def test_the_probability_is_in_the_column_that_the_signature_reads(declared: Signature, at: int) -> None:
+    Network().check(declared, ZERO_OR_ONE)
     rows = {"x": np.ones((3, 2), np.float32), "name": np.full((3, 1), "n", object)}
-    model = onnx(stated, learned(rows, stated), weights_of(stated, rows))
-    (answered,) = onnxruntime.InferenceSession(model).run(["p"], rows)
-    assert answered.shape == (3, at + 1)
-    assert at == 0 or answered.sum(axis=1) == pytest.approx(1)
+    model = onnx(declared, learned(rows, declared), weights_of(declared, rows))
+    (output,) = onnxruntime.InferenceSession(model).run(["p"], rows)
+    assert output.shape == (3, at + 1)
+    assert at == 0 or output.sum(axis=1) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
-    ("stated", "message"),
+    ("declared", "message"),
     [
         (signature(output={"tensor": "p", "index": 2}), "is read at column 2"),
         (signature(labels=["a", "b", "c"]), "it has 3 labels"),
@@ -62,9 +62,9 @@ def test_the_probability_stands_where_the_signature_reads_it(stated: Signature, 
         (signature(output=[{"name": "p", "tensor": "p"}, {"name": "q", "tensor": "q"}]), "it has 2 outputs"),
     ],
 )
-def test_other_outputs_are_refused(stated: Signature, message: str) -> None:
+def test_other_outputs_are_refused(declared: Signature, message: str) -> None:
     with pytest.raises(Fatal, match=message) as caught:
-        Network().check(stated, ZERO_OR_ONE)
+        Network().check(declared, ZERO_OR_ONE)
     assert caught.value.exit_code == USAGE
 
 
@@ -83,8 +83,8 @@ def test_other_tensors_are_refused(tensor: dict[str, Any], message: str) -> None
         Network().check(signature(tensor, NAMES), ZERO_OR_ONE)
 
 
-def weights_of(stated: Signature, rows: dict[str, Any]) -> list[Any]:
-    encoding = learned(rows, stated)
+def weights_of(declared: Signature, rows: dict[str, Any]) -> list[Any]:
+    encoding = learned(rows, declared)
     layout = shapes(encoding, Parameters(width=7, depth=2))
     return views(first(layout, len(encoding.vocabularies), seed=5), layout)
 
@@ -112,8 +112,8 @@ def test_the_graph_is_the_encoding_and_the_layers(numbers: Any, letters: list[st
     encoded, indices = encoding.numeric(rows), encoding.named(rows)
     assert np.isfinite(encoded).all()
     assert np.abs(encoded).max() <= 10.001
-    (answered,) = onnxruntime.InferenceSession(onnx(stated_signature, encoding, weights)).run(None, rows)
-    assert np.abs(answered[:, 0] - answer(weights, encoded, indices)).max() < 1e-5
+    (output,) = onnxruntime.InferenceSession(onnx(stated_signature, encoding, weights)).run(None, rows)
+    assert np.abs(output[:, 0] - answer(weights, encoded, indices)).max() < 1e-5
     assert onnx(stated_signature, encoding, weights) == onnx(
         stated_signature, learned(rows, stated_signature), weights_of(stated_signature, rows)
     )
@@ -122,17 +122,17 @@ def test_the_graph_is_the_encoding_and_the_layers(numbers: Any, letters: list[st
 @pytest.mark.parametrize(("kind", "shape"), [("classes", (3,)), ("regression", (1,)), ("regression", ())])
 def test_graph_of_other_targets_ends_in_probabilities_or_numbers(kind: TargetKind, shape: tuple[int, ...]) -> None:
     names = ("a", "b", "c")
-    stated = signature(labels=names) if kind == "classes" else signature(output={"tensor": "p", "shape": shape})
+    declared = signature(labels=names) if kind == "classes" else signature(output={"tensor": "p", "shape": shape})
     rows = {"x": np.arange(12, dtype=np.float32).reshape(6, 2), "name": np.full((6, 1), "n", object)}
-    encoding = learned(rows, stated)
+    encoding = learned(rows, declared)
     head = Head(Target(kind, names if kind == "classes" else ()), mean=1e6, deviation=2e5)
     layout = shapes(encoding, Parameters(width=7, depth=2), head.outputs)
     weights = views(first(layout, len(encoding.vocabularies), seed=5), layout)
     outputs = layers(weights, encoding.numeric(rows), encoding.named(rows))
     expected = softmax(outputs, axis=1) if kind == "classes" else 1e6 + 2e5 * outputs[:, 0]
-    (answered,) = onnxruntime.InferenceSession(onnx(stated, encoding, weights, head)).run(None, rows)
-    assert answered.shape == (6, *shape)
-    assert answered.reshape(expected.shape) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    (output,) = onnxruntime.InferenceSession(onnx(declared, encoding, weights, head)).run(None, rows)
+    assert output.shape == (6, *shape)
+    assert output.reshape(expected.shape) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_labels_of_a_regression_are_standardized_in_any_unit() -> None:
@@ -170,7 +170,7 @@ def test_lone_surrogates_are_unknown() -> None:
 
 
 def test_the_gradients_are_added_in_one_order_by_any_number_of_processes() -> None:
-    assert [processes(most) for most in (1, 2, 3, 4, 7, 8, 1_000)] == [1, 2, 2, 4, 4, 8, 8]
+    assert [processes(limit) for limit in (1, 2, 3, 4, 7, 8, 1_000)] == [1, 2, 2, 4, 4, 8, 8]
 
     class Sum(str):
         def add_(self, other: str) -> "Sum":

@@ -1,4 +1,4 @@
-"""Trees: what is learned from strings and gaps, one model however training was broken off, and ONNX to the last branch."""
+"""Trees: strings and missing values, the same model after any interruption, and equal results in ONNX."""
 
 import hashlib
 import math
@@ -55,7 +55,7 @@ def test_the_model_is_better_than_chance_and_the_same_in_onnx(tmp_path: Path) ->
     assert np.allclose(result.sum(axis=1), 1)
 
 
-def test_the_file_is_good_onnx_without_a_word_about_where_it_was_made(tmp_path: Path) -> None:
+def test_the_file_is_valid_onnx_without_metadata_of_its_origin(tmp_path: Path) -> None:
     model_proto = onnx.load_from_string(fitted(tmp_path).onnx())
     onnx.checker.check_model(model_proto, full_check=True)
     assert {opset.domain: opset.version for opset in model_proto.opset_import} == {"": 18, "ai.onnx.ml": 3}
@@ -64,7 +64,7 @@ def test_the_file_is_good_onnx_without_a_word_about_where_it_was_made(tmp_path: 
 
 
 @pytest.mark.parametrize("before", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK])
-def test_a_training_that_goes_on_ends_in_the_same_bytes(before: int, tmp_path: Path) -> None:
+def test_a_resumed_training_ends_in_the_same_bytes(before: int, tmp_path: Path) -> None:
     unbroken = fitted(tmp_path / "unbroken", 2 * CHUNK + 5).onnx()
     fitted(tmp_path / "resumed", before)
     assert fitted(tmp_path / "resumed", 2 * CHUNK + 5).onnx() == unbroken
@@ -80,19 +80,19 @@ def test_finished_chunks_are_not_grown_again_and_damaged_ones_are(tmp_path: Path
     assert first.stat().st_mtime_ns == times
 
 
-def test_checkpoints_of_another_training_are_not_gone_on_from(tmp_path: Path) -> None:
+def test_checkpoints_of_another_training_are_not_used(tmp_path: Path) -> None:
     fitted(tmp_path, num_leaves=5)
     assert fitted(tmp_path, num_leaves=6).onnx() == fitted(tmp_path / "fresh", num_leaves=6).onnx()
 
 
-def test_threads_leave_no_trace(tmp_path: Path) -> None:
-    single, two = (fitted(tmp_path / str(count), workers=count).onnx() for count in (1, 2))
-    assert single == two
+def test_the_number_of_threads_does_not_change_the_model(tmp_path: Path) -> None:
+    of_one_thread, of_two_threads = (fitted(tmp_path / str(count), workers=count).onnx() for count in (1, 2))
+    assert of_one_thread == of_two_threads
 
 
-def test_the_seed_decides(tmp_path: Path) -> None:
+def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     models = [Trees().fit(ROWS, SIGNATURE, VARIED, 5, tmp_path / str(seed), seed=seed).onnx() for seed in (1, 2, 2**31 - 1)]
-    assert len({hashlib.sha256(model_bytes).hexdigest() for model_bytes in models}) == 3
+    assert len({hashlib.sha256(model_content).hexdigest() for model_content in models}) == 3
 
 
 def test_rows_without_any_split_give_the_share_of_the_class(tmp_path: Path) -> None:
@@ -102,19 +102,19 @@ def test_rows_without_any_split_give_the_share_of_the_class(tmp_path: Path) -> N
     assert np.allclose(run(trained.onnx(), ROWS.tensors)[:, 1], share)
 
 
-def test_what_lacks_and_what_is_new_is_taught(tmp_path: Path) -> None:
-    """The score of a new carrier lies between those of others. Untaught, it is that of the carrier with the smallest share."""
+def test_missing_and_new_values_are_trained(tmp_path: Path) -> None:
+    """The score of a new carrier lies between others; untrained, it is the score of the carrier with the smallest share."""
     trained = Trees().fit(rows(4_000), SIGNATURE, {"min_data_in_leaf": 5}, 54, tmp_path, seed=7)
-    few = {name: tensor[:500] for name, tensor in ROWS.tensors.items()}
+    first_rows = {name: tensor[:500] for name, tensor in ROWS.tensors.items()}
     means = {
-        name: float(trained.scores({**few, "carrier": np.full((500, 1), name, object)}).mean())
+        name: float(trained.scores({**first_rows, "carrier": np.full((500, 1), name, object)}).mean())
         for name in (*(f"C{n}" for n in range(9)), "new")
     }
     new = means.pop("new")
     assert min(means.values()) + 0.01 < new < max(means.values()) - 0.01
 
 
-def test_categories_stand_in_the_order_of_their_share_and_ties_of_their_name() -> None:
+def test_categories_are_ordered_by_their_share_and_ties_by_their_name() -> None:
     names = np.array([["b"], ["a"], ["c"], ["c"], ["d"], ["a\0"], ["a\0"]], object)
     outcomes = np.array([1, 1, 0, 1, 0, 0, 0], np.int8)
     signature = Signature((TensorInput("s", "string", (InputField("s", "string"),)),), SIGNATURE.outputs)
@@ -123,7 +123,7 @@ def test_categories_stand_in_the_order_of_their_share_and_ties_of_their_name() -
     assert result.matrix({"s": np.array([["b"], ["x"], ["a\0"]], object)}).tolist() == [[4], [-1], [0]]
 
 
-def test_gaps_are_the_fields_that_may_lack_and_every_category() -> None:
+def test_gaps_are_the_optional_fields_and_every_category() -> None:
     replacements = {gap.field: (gap.columns, gap.value) for gap in gaps(SIGNATURE)}
     assert replacements.pop("delay")[0] == (0,)
     assert replacements == {"carrier": ((3,), -1.0), "from": ((4,), -1.0), "to": ((5,), -1.0), "rain": ((6,), 0.0)}
@@ -140,9 +140,9 @@ def numbers(dtype: str) -> tuple[Signature, MatrixEncoding]:
 
 @given(st.lists(FLOATS, min_size=2, max_size=9), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.booleans())
 def test_every_number_takes_the_branch_of_double_arithmetic(
-    values: list[float], near: float, left: bool, nan_learned: bool
+    values: list[float], near: float, default_left: bool, nan_learned: bool
 ) -> None:
-    """At thresholds between two floats, and NaN to the side that LightGBM sends it to."""
+    """Thresholds lie between two floats, and NaN takes the branch that LightGBM takes."""
     signature, encoding = numbers("float32")
     column = np.array(values, np.float32)[:, np.newaxis]
     finite = [value for value in values if not math.isnan(value)]
@@ -150,17 +150,17 @@ def test_every_number_takes_the_branch_of_double_arithmetic(
     node = {
         "split_feature": 0,
         "threshold": threshold,
-        "default_left": left,
+        "default_left": default_left,
         "missing_type": "NaN" if nan_learned else "None",
         "left_child": {"leaf_value": -2.0},
         "right_child": {"leaf_value": 2.0},
     }
     result = run(model(signature, ZERO_OR_ONE, encoding, np.array(0.5), [node]), {"a": column})
     goes_left = [
-        (left if nan_learned else threshold >= 0) if math.isnan(single) else float(np.float32(single)) <= threshold
-        for single in values
+        (default_left if nan_learned else threshold >= 0) if math.isnan(number) else float(np.float32(number)) <= threshold
+        for number in values
     ]
-    expected = [1 / (1 + math.exp(-(0.5 + (-2.0 if model_bytes else 2.0)))) for model_bytes in goes_left]
+    expected = [1 / (1 + math.exp(-(0.5 + (-2.0 if left else 2.0)))) for left in goes_left]
     assert np.allclose(result[:, 0], expected, atol=1e-6)
 
 
@@ -270,7 +270,7 @@ def test_signatures_that_are_not_served_are_refused_by_name(signature: Signature
         ({"num_leaves": 1}, "LightGBM rejects the parameters"),
     ],
 )
-def test_parameters_that_are_none_are_refused_by_name(stated: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_invalid_parameters_are_refused_by_name(stated: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(Fatal, match=message) as raised:
         fitted(tmp_path, **stated)
     assert raised.value.exit_code == USAGE

@@ -27,7 +27,7 @@ VARIED = {"bagging_fraction": 0.7, "feature_fraction": 0.7, "min_data_in_leaf": 
 
 
 def with_target(target: Target, count: int = 900, seed: int = 1, unit: float = 1.0) -> LabelledRows:
-    """Rows whose number of minutes, or whose class, depends on delay and carrier."""
+    """Return rows whose number of minutes or class depends on delay and carrier."""
     plain = rows(count, seed)
     delay = np.nan_to_num(plain.tensors["x"][:, 0].astype(np.float64))
     carrier = np.array([int(name[1:]) for name in plain.tensors["carrier"][:, 0]])
@@ -118,7 +118,7 @@ def test_categories_of_several_classes_are_ordered_by_the_share_of_the_less_freq
         ),
     ],
 )
-def test_signatures_that_do_not_fit_the_target_are_refused_by_name(signature: Signature, target: Target, message: str) -> None:
+def test_signatures_that_contradict_the_target_are_refused_by_name(signature: Signature, target: Target, message: str) -> None:
     with pytest.raises(Fatal) as raised:
         check_signature.check(signature, target, "trees")
     assert (message in str(raised.value), raised.value.exit_code) == (True, USAGE)

@@ -59,7 +59,7 @@ def test_trials_of_a_killed_run_are_not_running(tmp_path: Path) -> None:
     assert statuses == [mlflow_files.STATUSES["interrupted"]] * 2
 
 
-def test_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+def test_folder_that_is_not_empty_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("notes")
     with pytest.raises(Fatal, match="is not empty") as raised:
         mlflow_files.write(recorded_runs.history(), "m", tmp_path)

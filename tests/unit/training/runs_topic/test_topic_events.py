@@ -1,4 +1,4 @@
-"""Events of a run on a producer in memory: what is written, what is thinned out, and what a broken producer costs."""
+"""Events of a run with a producer in memory: written events, thinned metrics, and the effect of a broken producer."""
 
 import math
 from collections.abc import Callable
@@ -140,7 +140,7 @@ def test_result_from_the_journal_is_written_without_its_white_space() -> None:
     assert bytes(record.result) == b'{"run":"0f3c","version":"1"}'
 
 
-def test_log_of_an_earlier_attempt_stays_if_the_end_is_published_again() -> None:
+def test_log_of_an_earlier_attempt_is_retained_if_the_end_is_published_again() -> None:
     producer = MemoryProducer()
     report(writer(producer))
     writer(producer).run_ended("failed", "all trials failed", 3, "")
@@ -159,7 +159,7 @@ def test_result_that_is_too_large_is_omitted() -> None:
     assert len(producer.records[-1].because) == 2_000
 
 
-def test_key_of_a_run_stays_and_differs_from_others(tmp_path: Path) -> None:
+def test_key_of_a_run_is_stable_and_differs_from_others(tmp_path: Path) -> None:
     first = run_key(tmp_path / "a" / "20260301T041200000Z")
     assert first.startswith("20260301T041200000Z-")
     assert run_key(tmp_path / "a" / "20260301T041200000Z") == first

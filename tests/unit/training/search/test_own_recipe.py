@@ -1,4 +1,4 @@
-"""Recipes of one's own: what a command is given, what counts of what it writes, and how each failure is named."""
+"""Custom recipes: the inputs of a command, the use of its output, and the message of each failure."""
 
 import json
 import os
@@ -35,19 +35,19 @@ echo "{\\"budget\\": $budget, \\"auc\\": 0.$number$budget}" >> metrics.jsonl
 
 
 class Events(NoEvents):
-    """The events of trials in the order in which they came."""
+    """Records the events of trials in order."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[Any, ...]] = []
+        self.recorded: list[tuple[Any, ...]] = []
 
     def trial_started(self, trial: int, budget: int, parameters: Mapping[str, Any], *, final: bool = False) -> None:
-        self.seen.append(("started", trial, budget, dict(parameters), final))
+        self.recorded.append(("started", trial, budget, dict(parameters), final))
 
     def metrics(self, trial: int, budget: int, values: Mapping[str, float], *, final: bool = False) -> None:
-        self.seen.append(("metrics", trial, budget, dict(values), final))
+        self.recorded.append(("metrics", trial, budget, dict(values), final))
 
     def trial_ended(self, trial: int, budget: int, seconds: float, failure: str, log_tail: str, *, final: bool = False) -> None:
-        self.seen.append(("ended", trial, budget, failure, log_tail, seconds, final))
+        self.recorded.append(("ended", trial, budget, failure, log_tail, seconds, final))
 
 
 def stated(folder: Path, script: str, **recipe: Any) -> Any:
@@ -60,12 +60,12 @@ def stated(folder: Path, script: str, **recipe: Any) -> Any:
 
 def searched(folder: Path, script: str, events: Any = None, **recipe: Any) -> Searched:
     training = stated(folder, script, **recipe)
-    found = folder / "search"
-    return search(TRAINING, VALIDATION, SIGNATURE, training, Own(), found, lambda *_: None, events or NoEvents())
+    search_folder = folder / "search"
+    return search(TRAINING, VALIDATION, SIGNATURE, training, Own(), search_folder, lambda *_: None, events or NoEvents())
 
 
-def one_fails(folder: Path, broken: str, **recipe: Any) -> str:
-    """The reason of trial 1, which does what `broken` says in place of training; the others are not affected."""
+def failure_of_trial_1(folder: Path, broken: str, **recipe: Any) -> str:
+    """Return the failure of trial 1, which runs `broken` in place of the training; the other trials are not affected."""
     script = f"if grep -q '\"trial\":1,' trial.json; then\necho about to fail\n{broken}\nexit 0\nfi\n{GOOD}"
     result = searched(folder, script, **recipe)
     assert [[scored.trial for scored in rung.trials] for rung in result.rungs] == [[0, 2], [2]]
@@ -92,7 +92,7 @@ def test_a_command_is_searched_by_its_own_metrics(tmp_path: Path) -> None:
     ]
 
 
-def test_a_command_finds_its_inputs_in_its_folder(tmp_path: Path) -> None:
+def test_a_command_reads_its_inputs_in_its_folder(tmp_path: Path) -> None:
     searched(tmp_path, GOOD, env={"COLOUR": "blue"})
     folder = tmp_path / "search" / "trials" / "0002"
     assert {path.name for path in folder.iterdir()} == {
@@ -129,7 +129,7 @@ def test_the_command_gets_no_setting_of_the_product(tmp_path: Path) -> None:
     assert (variables["HOME"], variables["CUDA_VISIBLE_DEVICES"]) == ("/data", "1")
 
 
-def test_a_trial_gets_a_gpu_of_those_that_the_run_may_use(tmp_path: Path) -> None:
+def test_a_trial_gets_one_of_the_gpus_of_the_run(tmp_path: Path) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "4,GPU-7"}
     recipe = stated(tmp_path, GOOD).recipe
     assert [own.environment(recipe, environ, gpus)["CUDA_VISIBLE_DEVICES"] for gpus in (range(1), range(1, 2), None)] == [
@@ -158,18 +158,18 @@ def test_a_trial_gets_a_gpu_of_those_that_the_run_may_use(tmp_path: Path) -> Non
     ],
 )
 def test_a_broken_trial_is_named_and_costs_no_other(broken: str, reason: str, tmp_path: Path) -> None:
-    assert reason in one_fails(tmp_path, broken)
+    assert reason in failure_of_trial_1(tmp_path, broken)
 
 
 def test_a_trial_that_hangs_is_ended_with_all_of_its_processes(tmp_path: Path) -> None:
     broken = "setsid sleep 987654 & sleep 987654"
-    assert one_fails(tmp_path, broken, deadline="2s") == "it did not end within 2s (recipe.deadline)"
+    assert failure_of_trial_1(tmp_path, broken, deadline="2s") == "it did not end within 2s (recipe.deadline)"
     assert not [process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"] == ["sleep", "987654"]]
 
 
 def test_a_file_above_the_limit_is_refused_and_removed(tmp_path: Path) -> None:
     broken = "truncate -s 3G model.onnx || head -c 3000000 /dev/zero > model.onnx || echo file too large"
-    reason = one_fails(tmp_path, broken, space=2_000_000)
+    reason = failure_of_trial_1(tmp_path, broken, space=2_000_000)
     assert "bytes of files; the limit is 2,000,000 (recipe.space)" in reason
     assert not (tmp_path / "search" / "trials" / "0001" / "model.onnx").exists()
 
@@ -200,7 +200,7 @@ def test_metrics_of_a_failed_trial_do_not_count_when_it_is_tried_again(tmp_path:
     assert (best.budget, best.score) == (1, 0.5)
 
 
-def test_a_recipe_that_stops_early_is_trained_up_to_there(tmp_path: Path) -> None:
+def test_a_recipe_that_stops_early_is_trained_up_to_that_budget(tmp_path: Path) -> None:
     result = searched(tmp_path, 'echo \'{"budget": 1, "auc": 0.9}\' >> metrics.jsonl')
     assert (result.best.budget, result.best.score) == (1, 0.9)
     assert result.rungs[0].trials[0].reached == 1

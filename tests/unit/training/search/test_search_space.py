@@ -83,7 +83,7 @@ def test_a_command_that_cannot_be_started_is_refused(recipe: Any, message: str) 
 
 def test_the_goal_follows_the_metric() -> None:
     for metric, goal in (("auc", "max"), ("log_loss", "min"), ("rmse", "min"), ("reward", "max")):
-        found = judgement(settings(search={"metric": metric}), Target("binary", ("a", "b")))
-        assert (found.metric, found.goal) == (metric, goal)
+        result = judgement(settings(search={"metric": metric}), Target("binary", ("a", "b")))
+        assert (result.metric, result.goal) == (metric, goal)
     assert judgement(settings(search={"metric": "reward", "goal": "min"}), Target("regression")).goal == "min"
     assert judgement(settings(), Target("classes", ("a", "b", "c"))).metric == "log_loss"

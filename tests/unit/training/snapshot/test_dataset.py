@@ -1,4 +1,4 @@
-"""A snapshot as an artifact: same bytes, same digest; it comes back to the byte, and hostile contents are refused."""
+"""A snapshot as an artifact: same bytes, same digest. It is read back byte for byte, and hostile contents are refused."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,13 +32,13 @@ def blobs(store: LayoutStore) -> set[str]:
     return {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
 
 
-def test_a_snapshot_comes_back_to_the_byte_and_is_stored_once(
+def test_a_snapshot_is_read_back_byte_for_byte_and_stored_once(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
 ) -> None:
     artifact = dataset.push(store, versions["1.0.0"], records, copied)
     stored = blobs(store)
     (records / "events/flights/0.parquet").unlink()
-    assert dataset.push(store, versions["1.0.0"], records, copied) == artifact, "no file is read for what is stored"
+    assert dataset.push(store, versions["1.0.0"], records, copied) == artifact, "no file is read for stored content"
     assert blobs(store) == stored
     assert dataset.of_version(store, versions["1.0.0"]) == artifact
     assert dataset.pull(store, artifact, tmp_path / "back") == copied
@@ -52,7 +52,7 @@ def test_a_snapshot_comes_back_to_the_byte_and_is_stored_once(
         dataset.pull(store, artifact, tmp_path / "back")
 
 
-def test_the_same_snapshot_elsewhere_has_the_same_digest_and_beside_two_versions_the_same_layers(
+def test_the_same_snapshot_has_the_same_digest_in_another_store_and_the_same_layers_for_two_versions(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path, make_package: MakePackage
 ) -> None:
     artifact = dataset.push(store, versions["1.0.0"], records, copied)
@@ -61,11 +61,11 @@ def test_the_same_snapshot_elsewhere_has_the_same_digest_and_beside_two_versions
     digest = push_versions(other, lambda name, **more: make_package(f"again/{name}", **more), "1.0.0")["1.0.0"]
     assert digest == versions["1.0.0"]
     assert dataset.push(other, digest, tmp_path / "again-records", snapshot(tmp_path / "again-records")) == artifact
-    before = blobs(store)
-    beside = dataset.push(store, versions["2.0.0"], records, copied)
-    assert beside != artifact
-    assert manifest.parse(store.manifest(beside)).layers == manifest.parse(store.manifest(artifact)).layers
-    assert len(blobs(store) - before) == 2, "its manifest, and the list of what belongs to the version"
+    blobs_before = blobs(store)
+    of_second_version = dataset.push(store, versions["2.0.0"], records, copied)
+    assert of_second_version != artifact
+    assert manifest.parse(store.manifest(of_second_version)).layers == manifest.parse(store.manifest(artifact)).layers
+    assert len(blobs(store) - blobs_before) == 2, "its manifest, and the list of referrers of the version"
 
 
 def test_a_file_that_changed_since_it_was_copied_is_not_stored(
@@ -132,7 +132,7 @@ def test_files_that_no_dataset_has_are_refused(
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_manifests_that_say_something_else_are_refused(
+def test_contradicting_manifests_are_refused(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
 ) -> None:
     digest = versions["1.0.0"]
@@ -158,7 +158,7 @@ def test_manifests_that_say_something_else_are_refused(
         dataset.pull(store, digest, tmp_path / "back")
 
 
-def test_too_many_files_are_told_before_any_is_stored(
+def test_too_many_files_are_refused_before_any_is_stored(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset, "MAX_FILES", 3)
@@ -167,29 +167,29 @@ def test_too_many_files_are_told_before_any_is_stored(
     assert refused.value.hint == "set snapshot.keep: false"
 
 
-def test_a_dataset_that_is_never_listed_is_told(
+def test_a_dataset_that_is_never_listed_is_an_error(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied
 ) -> None:
     class Forgetful(LayoutStore):
-        """Others overwrite the list of referrers each time."""
+        """A store in which others overwrite the list of referrers each time."""
 
         def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
-            """Nothing stays."""
+            """Store nothing."""
 
     with pytest.raises(Conflict, match="other writers overwrote its list"):
         dataset.push(Forgetful(store._path), versions["1.0.0"], records, copied)
 
 
-def test_it_stays_and_goes_with_its_version(
+def test_a_dataset_is_retained_and_deleted_with_its_version(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
 ) -> None:
-    kept_artifact = dataset.push(store, versions["2.0.0"], records, copied)
-    theirs = snapshot(tmp_path / "theirs", b"theirs")
-    removed_artifact = dataset.push(store, versions["1.0.0"], tmp_path / "theirs", theirs)
+    retained_artifact = dataset.push(store, versions["2.0.0"], records, copied)
+    other_snapshot = snapshot(tmp_path / "theirs", b"theirs")
+    removed_artifact = dataset.push(store, versions["1.0.0"], tmp_path / "theirs", other_snapshot)
     for version in ("1.0.0", "2.0.0"):
         promote(store, version)
     repository_snapshot = retention.read_repository(store)
-    going = retention.manifests_to_delete(store, retention.plan_removal(repository_snapshot, RetentionRules(revisions=1)))
-    store.delete(going, expect=repository_snapshot.tags, grace_seconds=0)
-    assert not {digests.hex_digits(removed_artifact), *(file.sha256 for file in theirs.files.values())} & blobs(store)
-    assert dataset.pull(store, kept_artifact, tmp_path / "back") == copied
+    deletions = retention.manifests_to_delete(store, retention.plan_removal(repository_snapshot, RetentionRules(revisions=1)))
+    store.delete(deletions, expect=repository_snapshot.tags, grace_seconds=0)
+    assert not {digests.hex_digits(removed_artifact), *(file.sha256 for file in other_snapshot.files.values())} & blobs(store)
+    assert dataset.pull(store, retained_artifact, tmp_path / "back") == copied

@@ -1,4 +1,4 @@
-"""The files of a snapshot: the same records give the same bytes however they come, and what is not whole is refused."""
+"""The files of a snapshot: the same records give the same bytes in any batches, and incomplete files are refused."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -31,35 +31,41 @@ def messages(count: int) -> list[Message]:
     return records
 
 
-def cut(records: Sequence[Message], most: int, seed: int) -> Iterator[PartitionBatch]:
+def cut(records: Sequence[Message], max_records: int, seed: int) -> Iterator[PartitionBatch]:
     chance, start = random.Random(seed), 0
     while start < len(records):
-        stop = start + chance.randint(1, most)
+        stop = start + chance.randint(1, max_records)
         yield PartitionBatch(PLACE, [message.offset() or 0 for message in records[start:stop]], list(records[start:stop]))
         start = stop
 
 
-def written(folder: Path, coming: Iterator[PartitionBatch], stop: int, group_bytes: int = GROUP_BYTES) -> Copied:
+def written(folder: Path, incoming: Iterator[PartitionBatch], stop: int, group_bytes: int = GROUP_BYTES) -> Copied:
     path = path_of("events", PLACE)
     file = PartitionFile(folder / path, group_bytes)
-    for batch in coming:
+    for batch in incoming:
         file.add(batch)
     file.close()
     return finish(folder, frozen(stop), {path: file.records})
 
 
-def test_the_cuts_of_batches_leave_no_trace_and_records_come_back(tmp_path: Path) -> None:
+def test_the_sizes_of_batches_do_not_change_the_files_and_records_are_read_back(tmp_path: Path) -> None:
     records = messages(2_000)
-    copies = [written(tmp_path / str(most), cut(records, most, most), 2_000) for most in (1, 7, 100, 2_000)]
+    copies = [
+        written(tmp_path / str(max_records), cut(records, max_records, max_records), 2_000)
+        for max_records in (1, 7, 100, 2_000)
+    ]
     assert len({copied.digest for copied in copies}) == 1
     assert copies[0].records("events") == 2_000
     rows = [row for _, batch in batches(tmp_path / "7", copies[1], "events") for row in zip(*batch.values(), strict=True)]
     assert rows == [(m.offset(), m.timestamp()[1], m.key(), m.value(), m.headers()) for m in records]
 
 
-def test_the_cuts_of_batches_leave_no_trace_in_the_pages_of_a_row_group(tmp_path: Path) -> None:
+def test_the_sizes_of_batches_do_not_change_the_pages_of_a_row_group(tmp_path: Path) -> None:
     records = [Message("in", 0, n, None, b"%d" % n * 300, timestamp=(1, n)) for n in range(6_000)]
-    copies = [written(tmp_path / str(most), cut(records, most, most), 6_000, 16 << 20) for most in (37, 700, 6_000)]
+    copies = [
+        written(tmp_path / str(max_records), cut(records, max_records, max_records), 6_000, 16 << 20)
+        for max_records in (37, 700, 6_000)
+    ]
     assert len({copied.digest for copied in copies}) == 1
 
 
@@ -69,20 +75,20 @@ def test_one_other_byte_is_another_digest(tmp_path: Path) -> None:
     assert first.digest != other.digest
 
 
-def test_what_is_held_in_memory_is_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, most = PartitionFile(tmp_path / "a", GROUP_BYTES), 0
+def test_buffered_records_are_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, largest = PartitionFile(tmp_path / "a", GROUP_BYTES), 0
     flush = file._flush
 
     def measure_and_flush() -> None:
-        nonlocal most
-        most = max(most, sum(batch.nbytes for batch in file._waiting))
+        nonlocal largest
+        largest = max(largest, sum(batch.nbytes for batch in file._waiting))
         flush()
 
     monkeypatch.setattr(file, "_flush", measure_and_flush)
     for batch in cut([Message("in", 0, n, None, b"v" * 900, timestamp=(1, n)) for n in range(500)], 300, 1):
         file.add(batch)
     file.close()
-    assert GROUP_BYTES // 2 < most < 2 * GROUP_BYTES
+    assert GROUP_BYTES // 2 < largest < 2 * GROUP_BYTES
 
 
 def test_a_snapshot_is_verified_before_it_is_read(tmp_path: Path) -> None:

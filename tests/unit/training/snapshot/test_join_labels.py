@@ -1,4 +1,4 @@
-"""Events and what came true of them, joined and split: every rule for what does not count, and every refusal."""
+"""Events and their outcomes, joined and split: every rule that excludes a record, and every refusal."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -88,15 +88,15 @@ def numbers(joined: Joined) -> list[int]:
     return [int(number) for number in joined.rows.tensors["a"][:, 0]]
 
 
-def both(*more: Record) -> list[Record]:
-    """Labels of the events 0 and 1, one of each class, and these."""
+def with_both_classes(*more: Record) -> list[Record]:
+    """Return labels of the events 0 and 1, one of each class, and these labels."""
     return [label(0, "on time"), label(1, "late"), *more]
 
 
 FIRST = [event(0, 80), event(1, 79)]
 
 
-def test_rows_stand_in_the_order_of_time_and_say_where_they_are(tmp_path: Path) -> None:
+def test_rows_are_in_the_order_of_time_with_their_positions(tmp_path: Path) -> None:
     events = [[event(2, 40), event(4, 20)], [event(0, 20), event(3, 30), event(1, 50, carrier="AA")]]
     labels = [[label(n, n % 2) for n in range(5)]]
     joined = Bench(tmp_path, events, labels).joined()
@@ -110,7 +110,7 @@ def test_rows_stand_in_the_order_of_time_and_say_where_they_are(tmp_path: Path) 
     assert (joined.mature, joined.coverage, joined.target.classes) == (5, 1.0, ("on time", "late"))
 
 
-def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
+def test_excluded_events_are_counted_by_reason(tmp_path: Path) -> None:
     events = [
         *FIRST,
         event(2, 90.001),
@@ -122,7 +122,7 @@ def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
         event(6, 1),
         event(7, 90),
     ]
-    joined = Bench(tmp_path, [events], [both(*(label(n, 1) for n in range(2, 8)))]).joined()
+    joined = Bench(tmp_path, [events], [with_both_classes(*(label(n, 1) for n in range(2, 8)))]).joined()
     assert numbers(joined) == [7, 0, 1, 6]
     assert joined.left_out.counts == {
         "before-window": 1,
@@ -137,7 +137,7 @@ def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
 
 
 def logged(number: int, days: float, **inputs: str) -> Record:
-    """The feature record of an event; `inputs` are JSON texts."""
+    """Return the feature record of an event; `inputs` are JSON texts."""
     source = {"topic": EVENTS, "partition": 0, "offset": number}
     head = {"id": f"e{number}", "source": source, "event_ms": 1, "scored_ms": 2, "version": "v", "digest": "d"}
     named = ", ".join(f'"{name}": {text}' for name, text in inputs.items())
@@ -162,7 +162,7 @@ def test_rows_of_the_feature_log_are_the_logged_inputs_bit_for_bit(tmp_path: Pat
 
 def test_coverage_is_of_the_mature_events(tmp_path: Path) -> None:
     events = [*FIRST, event(2, 50), event(3, 40), event(4, 0.1), event(5, 95)]
-    joined = Bench(tmp_path, [events], [both(label(5, 1))]).joined()
+    joined = Bench(tmp_path, [events], [with_both_classes(label(5, 1))]).joined()
     assert (joined.mature, len(joined.rows), joined.coverage) == (4, 2, 0.5)
     assert joined.summary() == {
         "mature": 4,
@@ -178,7 +178,7 @@ def test_coverage_is_of_the_mature_events(tmp_path: Path) -> None:
 
 def test_the_newest_label_of_an_id_counts_and_conflicts_are_counted(tmp_path: Path) -> None:
     events = [*FIRST, *(event(n, 50 - n) for n in range(2, 8))]
-    first_partition = both(
+    first_partition = with_both_classes(
         label(2, 0), label(2, 1), label(3, 1), label(3, "late"), label(4, 1), label(4, None), label(5, None), label(5, 0)
     )
     second_partition = [label(6, 0, days=3), label(7, 1)]
@@ -189,14 +189,14 @@ def test_the_newest_label_of_an_id_counts_and_conflicts_are_counted(tmp_path: Pa
     assert joined.mature == 8
 
 
-def test_a_label_counts_whatever_its_time_is(tmp_path: Path) -> None:
+def test_a_label_counts_at_any_time(tmp_path: Path) -> None:
     early, late = label(0, 0, days=89), label(1, 1, days=-5)
     assert len(Bench(tmp_path, [FIRST], [[early, late]]).joined().rows) == 2
 
 
-def test_labels_that_cannot_be_used_are_counted_by_why(tmp_path: Path) -> None:
+def test_unusable_labels_are_counted_by_reason(tmp_path: Path) -> None:
     unusable = [label(0, "purple"), label(0, 2), label(1, []), (0.5, b"e1", b"{"), (0.5, None, None), label(77, "purple")]
-    joined = Bench(tmp_path, [FIRST], [both(*unusable)]).joined()
+    joined = Bench(tmp_path, [FIRST], [with_both_classes(*unusable)]).joined()
     assert joined.rows.outcomes.tolist() == [0, 1]
     assert joined.labels.counts == {
         "unknown-class": 2,
@@ -210,7 +210,7 @@ def test_labels_that_cannot_be_used_are_counted_by_why(tmp_path: Path) -> None:
 
 def test_of_events_with_one_id_the_newest_counts(tmp_path: Path) -> None:
     events = [[*FIRST, event(2, 60, a=1.0), event(2, 50, a=2.0)], [event(2, 55, a=3.0)]]
-    joined = Bench(tmp_path, events, [both(label(2, 1))]).joined()
+    joined = Bench(tmp_path, events, [with_both_classes(label(2, 1))]).joined()
     assert numbers(joined) == [0, 1, 2]
     assert (joined.mature, joined.left_out.counts) == (3, {"replaced": 2})
 
@@ -220,11 +220,11 @@ def test_ids_in_headers_and_positions_name_events_too(tmp_path: Path) -> None:
     assert bench.joined(input={"id": "header:ce_id"}).rows.outcomes.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("wrong", [3, 2])
-def test_a_schema_that_changed_for_more_than_half_of_the_events_is_told(wrong: int, tmp_path: Path) -> None:
-    changed = [(30.0, None, b'{"id": "e9", "b": 1}')] * (wrong - 1) + [(30.0, None, b"{")]
-    bench = Bench(tmp_path, [[*FIRST, *changed]], [both()])
-    if wrong == 2:
+@pytest.mark.parametrize("changed_count", [3, 2])
+def test_a_schema_that_changed_for_more_than_half_of_the_events_is_an_error(changed_count: int, tmp_path: Path) -> None:
+    changed = [(30.0, None, b'{"id": "e9", "b": 1}')] * (changed_count - 1) + [(30.0, None, b"{")]
+    bench = Bench(tmp_path, [[*FIRST, *changed]], [with_both_classes()])
+    if changed_count == 2:
         assert bench.joined().left_out.counts == {"missing-field": 1, "malformed": 1}
         return
     with pytest.raises(Fatal) as raised:
@@ -235,7 +235,7 @@ def test_a_schema_that_changed_for_more_than_half_of_the_events_is_told(wrong: i
 
 def test_a_snapshot_without_events_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="has no event to train on; left out: immature 1") as raised:
-        Bench(tmp_path, [[event(0, 0.5)]], [both()]).joined()
+        Bench(tmp_path, [[event(0, 0.5)]], [with_both_classes()]).joined()
     assert raised.value.exit_code == REFUSED
 
 
@@ -253,7 +253,7 @@ def test_a_class_without_an_event_is_named(labels: list[Record], message: str, t
     assert raised.value.exit_code == REFUSED
 
 
-def test_classes_are_the_configured_ones_else_those_that_the_signature_decides() -> None:
+def test_classes_are_configured_or_the_decisions_of_the_signature() -> None:
     undecided = Signature(SIGNATURE.inputs, SIGNATURE.outputs)
     argmax = Signature(SIGNATURE.inputs, (Output(None, "y"),), labels=("no", "yes"), decision=Argmax())
     configured = minimal(labels={"topic": LABELS, "classes": ["off", "on"]})
@@ -343,8 +343,8 @@ def test_labels_of_several_classes_are_indices_of_their_names(tmp_path: Path) ->
     classes = {"topic": LABELS, "classes": ["a", "b", "c"]}
     with pytest.raises(Fatal, match="the snapshot has no event of class 'a' among 3 labelled events"):
         Bench(tmp_path / "without", events, labels).joined(signature=signature, labels=classes)
-    every = [[*labels[0], label(3, "a")]]
-    joined = Bench(tmp_path / "every", events, every).joined(signature=signature, labels=classes)
+    complete = [[*labels[0], label(3, "a")]]
+    joined = Bench(tmp_path / "every", events, complete).joined(signature=signature, labels=classes)
     assert joined.rows.outcomes.dtype == np.int16
     assert joined.rows.outcomes.tolist() == [1, 2, 2, 0]
     assert class_counts(joined.rows) == {"a": 1, "b": 1, "c": 2}
@@ -368,7 +368,7 @@ def test_numbers_that_are_all_equal_are_refused(tmp_path: Path) -> None:
 
 
 def spread(days: Iterable[float]) -> tuple[list[Record], list[Record]]:
-    """Events of these ages in days, and labels of both classes in turn."""
+    """Return events of these ages in days, and labels of both classes in turn."""
     ages = list(days)
     return [event(n, age) for n, age in enumerate(ages)], [label(n, n % 2) for n in range(len(ages))]
 
@@ -411,7 +411,7 @@ def test_a_class_that_vanished_from_a_part_is_named(ages: list[float], message: 
 
 
 def test_a_damaged_snapshot_is_not_joined(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, [FIRST], [both()])
+    bench = Bench(tmp_path, [FIRST], [with_both_classes()])
     path = tmp_path / path_of("labels", (LABELS, 0))
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(Fatal, match="has changed since it was written"):
@@ -421,5 +421,7 @@ def test_a_damaged_snapshot_is_not_joined(tmp_path: Path) -> None:
 def test_fields_from_headers_keys_and_times_are_read_as_the_scorer_reads_them(tmp_path: Path) -> None:
     field = InputField("at", "float64", source="time")
     inputs = (*SIGNATURE.inputs, TensorInput("at", "float64", (field,)))
-    joined = Bench(tmp_path, [FIRST], [both()]).joined(signature=Signature(inputs, SIGNATURE.outputs, decision=DECISION))
+    joined = Bench(tmp_path, [FIRST], [with_both_classes()]).joined(
+        signature=Signature(inputs, SIGNATURE.outputs, decision=DECISION)
+    )
     assert np.array_equal(joined.rows.tensors["at"][:, 0], joined.rows.places.time_ms)

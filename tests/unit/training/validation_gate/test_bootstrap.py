@@ -1,4 +1,4 @@
-"""Intervals: the AUC of every resample is that of its rows drawn again, and an interval is as wide as it says."""
+"""Intervals: the AUC of every resample is that of its rows drawn again, and an interval has its stated coverage."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_ratios_are_of_the_sums_of_the_rows_drawn_again() -> None:
         assert other == pytest.approx(np.average(above, weights=weights))
 
 
-def test_blocks_are_stretches_of_time_and_each_resample_has_as_many() -> None:
+def test_blocks_are_time_ranges_and_each_resample_has_as_many() -> None:
     blocks = Blocks.drawn(np.array([0, HOUR - 1, HOUR, 5 * HOUR]), HOUR, 30, 1)
     assert blocks.of.tolist() == [0, 0, 1, 2]
     assert set(blocks.draws.sum(axis=1)) == {3.0}
@@ -55,7 +55,7 @@ def test_blocks_are_stretches_of_time_and_each_resample_has_as_many() -> None:
 
 
 @pytest.mark.parametrize("count", [6, 14, 60])
-def test_an_interval_holds_the_truth_as_often_as_it_says(count: int) -> None:
+def test_an_interval_covers_the_true_value_as_often_as_stated(count: int) -> None:
     """By simulation: days that differ from each other."""
     random, covered, tried = np.random.default_rng(count), 0, 400
     times = np.repeat(np.arange(count), 3)
@@ -68,7 +68,7 @@ def test_an_interval_holds_the_truth_as_often_as_it_says(count: int) -> None:
     assert 0.925 <= covered / tried <= 0.975
 
 
-def test_nothing_is_known_of_one_block_and_of_a_figure_that_is_seldom_defined() -> None:
+def test_one_block_and_a_figure_that_is_rarely_defined_have_no_interval() -> None:
     assert Blocks.drawn(np.zeros(9, np.int64), HOUR, 100, 1).interval(Figure(0.5, np.full(100, 0.5)), 0.95) is None
     blocks = Blocks.drawn(np.arange(5) * HOUR, HOUR, 100, 1)
     assert blocks.interval(Figure(float("nan"), np.zeros(100)), 0.95) is None

@@ -1,4 +1,4 @@
-"""What the champion learned from, by its provenance, and whether rows are among it."""
+"""The training rows of the champion by its provenance, and the hold-out rows among them."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ ROWS = rows(np.zeros(10), np.arange(10) * 1_000)
 
 
 def provenance(**changes: Any) -> dict[str, Any]:
-    """Of a run that froze offsets 2 to 6 of in[0], and labels."""
+    """Return the provenance of a run that froze offsets 2 to 6 of in[0], and labels."""
     events = {"name": "events", "uri": "kafka:C/in/0", "annotations": {"from": 2, "to": 6}}
     labels = {"name": "labels", "uri": "kafka:C/labels/0", "annotations": {"from": 0, "to": 99}}
     definition = {"buildType": BUILD_TYPE, "internalParameters": {}, "resolvedDependencies": [events, labels]}
@@ -24,7 +24,7 @@ def provenance(**changes: Any) -> dict[str, Any]:
     ("span", "until", "count"),
     [((2, 6), None, 4), ((0, 0), None, 0), ((9, 99), None, 1), ((10, 99), None, 0), ((2, 6), 3_000, 2), ((2, 6), 1_999, 0)],
 )
-def test_rows_that_were_learned_from_are_counted(span: tuple[int, int], until: int | None, count: int) -> None:
+def test_rows_of_the_training_are_counted(span: tuple[int, int], until: int | None, count: int) -> None:
     assert Learned("C", {("in", 0): span}, until).rows(ROWS, "C") == count
     assert Learned("C", {("in", 1): span, ("other", 0): span}, until).rows(ROWS, "C") == 0
     assert Learned("C", {("in", 0): span}, until).rows(ROWS, "another cluster") == 0
@@ -50,7 +50,7 @@ def test_the_provenance_states_whether_the_feature_log_was_read() -> None:
     assert definition == Learned("C", {("in", 0): (2, 6)}, None, logged=True)
 
 
-def test_the_provenance_of_a_run_tells_what_was_learned_from() -> None:
+def test_the_provenance_of_a_run_has_its_training_rows() -> None:
     assert learned(provenance()) == Learned("C", {("in", 0): (2, 6)}, None)
     until = learned(provenance(internalParameters={"learned_until_ms": 4_000}))
     assert until is not None
@@ -60,6 +60,6 @@ def test_the_provenance_of_a_run_tells_what_was_learned_from() -> None:
 @pytest.mark.parametrize(
     "changes", [{"buildType": "https://example.org/other"}, {"resolvedDependencies": []}, {"resolvedDependencies": [{}]}]
 )
-def test_of_other_provenances_nothing_is_known(changes: dict[str, Any]) -> None:
+def test_other_provenances_have_no_training_rows(changes: dict[str, Any]) -> None:
     assert learned(provenance(**changes)) is None
     assert learned({}) is None

@@ -151,7 +151,7 @@ def test_scores_that_are_no_probabilities_have_no_brier_score_and_no_log_loss() 
     assert ({"brier", "log_loss"} & set(logits), logits["accuracy"]) == (set(), 1.0)
 
 
-def test_a_decision_that_is_no_class_is_wrong_and_has_a_column_of_its_own() -> None:
+def test_a_decision_that_is_no_class_is_wrong_and_has_a_separate_column() -> None:
     outcomes = np.array([0, 1, 2], np.int16)
     decisions = np.array([0, 3, 2])
     assert matrix(THREE, decisions, outcomes).tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]]

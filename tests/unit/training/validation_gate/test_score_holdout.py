@@ -1,4 +1,4 @@
-"""Scores of a version: by its own signature, its own decoder and ONNX Runtime, as a scorer would have given them."""
+"""Scores of a version with its own signature, its decoder and ONNX Runtime, as from a scorer."""
 
 import json
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def test_each_version_reads_the_fields_that_its_own_signature_names(tmp_path: Pa
     assert scored(other, minimal(), held_out({"b": 1, "c": 2}, {"a": 1, "c": 2}))[0].scores == pytest.approx([0.9, 0.3])
 
 
-def test_rows_that_a_version_cannot_score_are_told_with_where_they_stand(tmp_path: Path) -> None:
+def test_rows_that_a_version_cannot_score_are_reported_with_their_position(tmp_path: Path) -> None:
     events: list[dict[str, Any] | bytes] = [{"a": 1, "b": 2}, {"a": 1}, b"{", {"a": 9, "b": 2}, {"a": 1}]
     evaluated, rejected = scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out(*events))
     assert np.isnan(evaluated.scores).tolist() == [False, True, True, False, True]
@@ -86,13 +86,15 @@ def test_the_probability_of_the_second_class_is_the_score(tmp_path: Path) -> Non
 
 def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -> None:
     fields = ["a", {"name": "b", "from": "header:b"}]
-    reading = version(tmp_path / "m", {**LINEAR, "inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}]})
+    header_version = version(tmp_path / "m", {**LINEAR, "inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}]})
     without = held_out({"a": 1})
     with pytest.raises(Fatal, match="reads field 'b' from header:b, but the rows were joined without it") as raised:
-        scored(reading, minimal(), without)
+        scored(header_version, minimal(), without)
     assert raised.value.exit_code == REFUSED
-    having = LabelledRows(without.tensors, without.outcomes, without.places, without.values, Beside([None], [[("b", b"4")]]))
-    assert scored(reading, minimal(), having)[0].scores == pytest.approx([0.5])
+    rows_with_headers = LabelledRows(
+        without.tensors, without.outcomes, without.places, without.values, Beside([None], [[("b", b"4")]])
+    )
+    assert scored(header_version, minimal(), rows_with_headers)[0].scores == pytest.approx([0.5])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Fields of events whose values part the hold-out: of JSON by path, of other formats by the signature."""
+"""Fields of events whose values divide the hold-out: of JSON by path, of other formats by the signature."""
 
 import json
 from dataclasses import replace

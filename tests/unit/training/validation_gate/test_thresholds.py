@@ -37,10 +37,10 @@ def test_each_threshold_has_the_figures_of_scikit_learn() -> None:
 def test_no_threshold_is_cheaper_than_the_cheapest() -> None:
     scores, positive = drawn()
     cheapest = by_threshold("late", scores, positive, COSTS).cheapest
-    every = {at: COSTS[positive.astype(int), (scores >= at).astype(int)].mean() for at in np.unique(scores).tolist()}
+    costs = {at: COSTS[positive.astype(int), (scores >= at).astype(int)].mean() for at in np.unique(scores).tolist()}
     assert cheapest is not None
-    assert cheapest.cost == pytest.approx(min(every.values()))
-    assert every[cheapest.threshold] == pytest.approx(cheapest.cost)
+    assert cheapest.cost == pytest.approx(min(costs.values()))
+    assert costs[cheapest.threshold] == pytest.approx(cheapest.cost)
 
 
 def test_scores_that_are_no_probabilities_have_thresholds_among_their_quantiles() -> None:

@@ -58,7 +58,7 @@ def test_the_same_scores_are_the_same() -> None:
     assert (comparison.verdict, comparison.because) == ("same", "the challenger gives the champion's score on every row")
 
 
-def test_a_champion_that_learned_from_the_rows_is_refused_before_all_else() -> None:
+def test_a_champion_that_was_trained_on_the_rows_is_refused_first() -> None:
     hold_out = HoldOut()
     scores = hold_out.scores(0.1)
     comparison = judged(hold_out.evidence(scores, scores, leaked=3))
@@ -78,7 +78,7 @@ def test_too_few_labels_are_refused_by_the_coverage_of_the_hold_out() -> None:
 
 
 @pytest.mark.parametrize(("days", "stale"), [(0.9, []), (1.1, ["fresh"]), (3.0, ["fresh"])])
-def test_stale_labels_are_named_even_where_enough_events_have_one(days: float, stale: list[str]) -> None:
+def test_stale_labels_are_named_although_enough_events_have_one(days: float, stale: list[str]) -> None:
     hold_out = HoldOut()
     labelled = hold_out.times < 14 * DAY - days * DAY
     comparison = judged(hold_out.evidence(hold_out.scores(0.05), hold_out.scores(0.05)).select(labelled), coverage=0.5)
@@ -86,7 +86,7 @@ def test_stale_labels_are_named_even_where_enough_events_have_one(days: float, s
     assert ("labels are stale" in comparison.because) == bool(stale)
 
 
-def test_rows_that_one_version_cannot_score_are_left_out_and_too_many_are_refused() -> None:
+def test_rows_that_one_version_cannot_score_are_omitted_and_too_many_are_refused() -> None:
     hold_out = HoldOut()
     champion, challenger = hold_out.scores(0.05), hold_out.scores(0.05)
     champion[:250], challenger[250:500] = np.nan, np.nan
@@ -141,7 +141,7 @@ def test_worse_probabilities_are_refused_though_ranks_and_decisions_are_the_same
     assert (brier.value, brier.passed) == (None, True)
 
 
-def test_a_loss_in_one_slice_is_named_though_the_whole_is_not_worse() -> None:
+def test_a_loss_in_one_slice_is_named_although_the_total_is_not_worse() -> None:
     hold_out = HoldOut()
     champion, challenger = hold_out.scores(0.1), hold_out.scores(0.0)
     carrier = hold_out.random.choice(["UA", "AA", "US"], hold_out.count, p=[0.48, 0.48, 0.04])
@@ -154,20 +154,20 @@ def test_a_loss_in_one_slice_is_named_though_the_whole_is_not_worse() -> None:
     assert [(judged_slice.field, judged_slice.value) for judged_slice in comparison.slices] == [
         ("carrier", value) for value in ("AA", "UA", "US")
     ]
-    few = np.where(np.cumsum(carrier == "US") <= 999, carrier, "AA")
-    small = judged(hold_out.evidence(champion, champion**1.01, slices={"carrier": few}), **lenient)
+    reduced = np.where(np.cumsum(carrier == "US") <= 999, carrier, "AA")
+    small = judged(hold_out.evidence(champion, champion**1.01, slices={"carrier": reduced}), **lenient)
     assert "US" not in [judged_slice.value for judged_slice in small.slices]
 
 
 def test_equal_versions_do_not_fail_for_one_of_many_slices() -> None:
     hold_out = HoldOut()
     slices = {"field": hold_out.random.integers(0, 50, hold_out.count).astype(str)}
-    comparison = [
+    comparisons = [
         judged(hold_out.evidence(hold_out.scores(0.3), hold_out.scores(0.3), slices=slices), margin=0.02) for _ in range(4)
     ]
-    assert [("slices" in failed(judged_slice), len(judged_slice.slices)) for judged_slice in comparison] == [(False, 50)] * 4
+    assert [("slices" in failed(comparison), len(comparison.slices)) for comparison in comparisons] == [(False, 50)] * 4
     assert (
-        min(judged_slice.difference.low for result in comparison for judged_slice in result.slices) < -0.03
+        min(judged_slice.difference.low for comparison in comparisons for judged_slice in comparison.slices) < -0.03
     )  # which a lower bound would have refused
 
 

@@ -33,7 +33,7 @@ class ClassHoldOut:
         self.hidden = self.random.normal(size=(self.count, 3)) + 3 * np.eye(3)[self.outcomes]
 
     def scores(self, noise: float) -> Scores:
-        """Probabilities of a version that sees the outcomes through so much noise."""
+        """Return the probabilities of a version that knows the outcomes with this noise."""
         logits = 3 * (self.hidden + noise * self.random.normal(size=(self.count, 3))) / (1 + noise**2)
         weights = np.array(SHARES) * np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))

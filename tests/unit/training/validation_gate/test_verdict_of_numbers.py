@@ -29,13 +29,13 @@ class NumberHoldOut:
         self.random = np.random.default_rng(3)
         self.count = 14 * a_day
         self.times = np.repeat(np.arange(14), a_day) * DAY + self.random.integers(0, DAY, self.count)
-        self.known = unit * self.random.normal(20, 30, self.count)
-        self.outcomes = self.known + unit * self.random.normal(0, 15, self.count)
+        self.predictable = unit * self.random.normal(20, 30, self.count)
+        self.outcomes = self.predictable + unit * self.random.normal(0, 15, self.count)
         self.unit = unit
 
     def scores(self, noise: float) -> Scores:
-        """Predictions of a version whose own error has this standard deviation."""
-        return self.known + self.unit * noise * self.random.normal(size=self.count)
+        """Return predictions of a version whose own error has this standard deviation."""
+        return self.predictable + self.unit * noise * self.random.normal(size=self.count)
 
     def evidence(self, champion: Scores | None, challenger: Scores, **changes: Any) -> VerdictEvidence:
         labelled = replace(rows(np.zeros(self.count), self.times), outcomes=self.outcomes, target=TARGET)
@@ -60,8 +60,8 @@ def of_target(target: Target, evidence: VerdictEvidence) -> VerdictEvidence:
 
 
 def with_intervals(hold_out: "NumberHoldOut", champion: float | None, challenger: float) -> VerdictEvidence:
-    """Two versions with the same scores. Their intervals reach so many standard deviations; None for no intervals."""
-    scores = hold_out.known
+    """Return two versions with equal scores, and intervals of so many standard deviations; None for no intervals."""
+    scores = hold_out.predictable
     evidence = hold_out.evidence(scores, scores)
     champion_version, challenger_version = (
         version(name, scores, None if reach is None else np.column_stack([scores - 15 * reach, scores + 15 * reach]))
@@ -128,7 +128,7 @@ def test_a_loss_in_one_slice_is_named_with_a_bound_in_the_unit_of_the_labels() -
     assert failed(comparison) == ["slices"]
     assert f"where carrier is 'US' ({len(hit):,} rows) the challenger is worse" in comparison.because
     rule = comparison.rules[-1]
-    judged_slice = next(one for one in comparison.slices if one.value == "US")
+    judged_slice = next(candidate for candidate in comparison.slices if candidate.value == "US")
     assert rule.bound == pytest.approx(0.03 * (judged_slice.scale or 0.0))
     assert rule.value == judged_slice.difference.value
 
@@ -158,7 +158,7 @@ def test_the_document_has_the_residuals_of_both_versions_in_the_same_bins() -> N
 
 def test_quantiles_are_compared_by_their_loss_and_not_by_the_typical_error() -> None:
     hold_out = NumberHoldOut()
-    upper, mean = hold_out.known + 15 * NORMAL_80, hold_out.known
+    upper, mean = hold_out.predictable + 15 * NORMAL_80, hold_out.predictable
     better = judged(of_target(UPPER, hold_out.evidence(mean, upper)), promote="better")
     assert (better.verdict, better.metric) == ("passed", "quantile_loss")
     assert [rule.name for rule in better.rules][5:] == ["differs", "width", "quantile_loss", "slices"]

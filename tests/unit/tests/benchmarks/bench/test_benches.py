@@ -1,4 +1,4 @@
-"""The benchmarks measure: every way and format has the same content, arrivals become figures, what became dearer is found."""
+"""The parts of benchmarks: equal content in every format, figures of arrivals, and regressions of components."""
 
 import json
 from pathlib import Path
@@ -20,32 +20,32 @@ from tests.benchmarks.bench.workload import POOL, Workload
 @pytest.mark.parametrize("format_", FORMATS)
 def test_every_format_has_the_same_content(format_: str, tmp_path: Path) -> None:
     workload = Workload(5, "minutes_{}", 3)
-    written = contents(workload, format_, tmp_path)
-    decoded = decoder_factory.create_decoder(written.settings(), workload.signature).decode(list(written.events(POOL + 1)))
+    content = contents(workload, format_, tmp_path)
+    decoded = decoder_factory.create_decoder(content.settings(), workload.signature).decode(list(content.events(POOL + 1)))
     assert not decoded.rejected
     rows = np.array(workload.rows(), np.float32)
     assert np.array_equal(decoded.tensors["x"], np.concatenate([rows, rows[:1]]))
-    named = [str(number) for number in range(POOL + 1)]
-    assert [str(one) for one in decoded.ids] == (named if "id" in written.input else ["None"] * (POOL + 1))
+    expected_ids = [str(number) for number in range(POOL + 1)]
+    assert [str(id_) for id_ in decoded.ids] == (expected_ids if "id" in content.input else ["None"] * (POOL + 1))
 
 
-def test_a_component_that_costs_more_than_the_tolerance_is_found() -> None:
-    found = verdicts({"decode@64": 1.7, "infer@64": 1.5}, {"decode@64": 1.0, "infer@64": 1.0}, tolerance=1.6)
-    assert [verdict.dearer for verdict in found] == [True, False]
+def test_a_component_that_costs_more_than_the_tolerance_is_reported() -> None:
+    results = verdicts({"decode@64": 1.7, "infer@64": 1.5}, {"decode@64": 1.0, "infer@64": 1.0}, tolerance=1.6)
+    assert [verdict.dearer for verdict in results] == [True, False]
 
 
 def test_the_baseline_has_every_component() -> None:
     baseline = json.loads(BASELINE.read_text())
-    found = measure(rounds=1)
-    assert baseline.keys() == found.keys()
-    assert all(value > 0 for value in found.values())
+    costs = measure(rounds=1)
+    assert baseline.keys() == costs.keys()
+    assert all(value > 0 for value in costs.values())
 
 
 def test_both_ways_to_run_texts_give_the_same_scores(tmp_path: Path) -> None:
-    found = lengths.measured(tmp_path / "encoder", 2, quick=True)
-    assert found["largest_difference"] < 1e-5
-    assert [len(rates) for rates in found["events_per_second"].values()] == [2, 2]
-    assert len(found["times_as_fast"]) == 2
+    figures = lengths.measured(tmp_path / "encoder", 2, quick=True)
+    assert figures["largest_difference"] < 1e-5
+    assert [len(rates) for rates in figures["events_per_second"].values()] == [2, 2]
+    assert len(figures["times_as_fast"]) == 2
 
 
 def test_the_scorer_gets_the_last_core() -> None:
@@ -54,7 +54,7 @@ def test_the_scorer_gets_the_last_core() -> None:
         Cores.split({3})
 
 
-def test_what_is_missing_and_what_came_twice_is_counted() -> None:
+def test_missing_and_duplicate_arrivals_are_counted() -> None:
     assert count(np.array([0, 1, 1, 3]), 5) == {"missing": 2, "duplicates": 1}
     assert count(np.array([]), 2) == {"missing": 2, "duplicates": 0}
 
@@ -93,15 +93,15 @@ def test_repeated_runs_give_a_spread_and_the_sum_of_their_faults() -> None:
 
 def test_two_measurements_in_turn_are_compared_run_by_run() -> None:
     runs: list[dict[str, float]] = [{"p99_ms": 40.0}, {"p99_ms": 95.5}, {"p99_ms": 60.0}]
-    others: list[dict[str, float]] = [{"p99_ms": 41.0}, {"p99_ms": 90.0}, {"p99_ms": 59.0}]
-    assert above(runs, others, "p99_ms") == {"median": 1.0, "lowest": -1.0, "highest": 5.5}
+    baseline_runs: list[dict[str, float]] = [{"p99_ms": 41.0}, {"p99_ms": 90.0}, {"p99_ms": 59.0}]
+    assert above(runs, baseline_runs, "p99_ms") == {"median": 1.0, "lowest": -1.0, "highest": 5.5}
 
 
 def test_the_swap_second_is_the_one_around_the_flip() -> None:
-    due = np.arange(0, 10_000, 10.0)
-    late = np.where(np.abs(due - 5_000) <= 500, 30.0, 10.0)
-    found = swap(np.arange(len(due)), late, due, 4_000.0, 5_000.0)
-    assert found["before"]["p99_ms"] == 10.0
-    assert found["swap_second"]["p99_ms"] == 30.0
-    assert found["during"]["max_ms"] == 30.0
-    assert found["p99_ratio"] == pytest.approx(3.0)
+    due_ms = np.arange(0, 10_000, 10.0)
+    latencies_ms = np.where(np.abs(due_ms - 5_000) <= 500, 30.0, 10.0)
+    figures = swap(np.arange(len(due_ms)), latencies_ms, due_ms, 4_000.0, 5_000.0)
+    assert figures["before"]["p99_ms"] == 10.0
+    assert figures["swap_second"]["p99_ms"] == 30.0
+    assert figures["during"]["max_ms"] == 30.0
+    assert figures["p99_ratio"] == pytest.approx(3.0)

@@ -22,7 +22,7 @@ def test_as_many_events_as_rows_use_every_row_once() -> None:
     assert {events.key(number) for number in range(ROWS)} == {tables.key(number) for number in range(ROWS)}
 
 
-def test_an_event_has_its_id_the_numbers_that_the_table_lacks_and_the_key_of_its_row() -> None:
+def test_an_event_has_its_id_the_numbers_absent_from_the_table_and_the_key_of_its_row() -> None:
     events = JoinedEvents(ROWS)
     event = json.loads(events.value(5))
     assert event.pop("id") == 5

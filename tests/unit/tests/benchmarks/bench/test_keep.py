@@ -1,4 +1,4 @@
-"""From the harness's lines to the picture."""
+"""The conversion of the harness's lines to the picture."""
 
 from typing import Any
 
@@ -24,9 +24,9 @@ def run() -> list[dict[str, Any]]:
 
 
 def test_a_rate_has_the_lowest_and_the_highest_of_its_rounds() -> None:
-    found = kept(run(), BUS, "a machine")
-    assert [at["p50_ms"] for at in found["paced"]] == [[10.0, 11.0], [10.0, 11.0]]
-    assert [peer["name"] for peer in found["peers"]] == ["Java loop, hand-written"]
+    results = kept(run(), BUS, "a machine")
+    assert [at["p50_ms"] for at in results["paced"]] == [[10.0, 11.0], [10.0, 11.0]]
+    assert [peer["name"] for peer in results["peers"]] == ["Java loop, hand-written"]
 
 
 def test_the_picture_has_every_program_and_the_bus_alone() -> None:

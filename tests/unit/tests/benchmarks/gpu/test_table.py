@@ -1,4 +1,4 @@
-"""The table of devices in deploy/gpus.md is what the kept figures say, and says unverified where there are none."""
+"""The table of devices in deploy/gpus.md shows the stored figures, and "unverified" for devices without figures."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ FIGURES: dict[str, Any] = {
 }
 
 
-def test_the_page_has_the_table_of_what_was_kept() -> None:
+def test_the_page_has_the_table_of_the_stored_figures() -> None:
     page = PAGE.read_text()
     assert put(page, kept()) == page
 
@@ -43,13 +43,13 @@ BROKER: dict[str, Any] = {
 }
 
 
-def test_what_scorers_reach_on_a_broker_is_a_table_of_its_own() -> None:
+def test_rates_of_scorers_on_a_broker_are_a_separate_table() -> None:
     assert "broker" not in table(FIGURES)
-    last = table({**FIGURES, "broker": [BROKER]}).splitlines()[-1]
-    assert last == "| resnet-50 | `cuda` | 1: 3,000, 2: 3,210 | 0.93 | 21, 34 | - | 0.91 | 4,000, 6,000 |"
+    last_line = table({**FIGURES, "broker": [BROKER]}).splitlines()[-1]
+    assert last_line == "| resnet-50 | `cuda` | 1: 3,000, 2: 3,210 | 0.93 | 21, 34 | - | 0.91 | 4,000, 6,000 |"
 
 
-def test_parts_of_one_machine_and_commit_are_kept_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_one_machine_and_commit_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", tmp_path / "kept.json")
     monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
     module.PAGE.write_text(module.BEGIN + module.END)
