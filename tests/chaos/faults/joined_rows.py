@@ -86,8 +86,8 @@ class RowUpdates(threading.Thread):
         """End the updates, and wait until each is acknowledged."""
         self._enough.set()
         self.join()
-        if left := self._producer.flush(FLUSH_SECONDS):
-            raise RuntimeError(f"{left} updates of rows were not acknowledged")
+        if unacknowledged := self._producer.flush(FLUSH_SECONDS):
+            raise RuntimeError(f"{unacknowledged} updates of rows were not acknowledged")
 
     @property
     def updates(self) -> int:

@@ -40,21 +40,21 @@ def main(arguments: Sequence[str]) -> int:
         return native.main(options.seed, options.minutes)
     ends = time.monotonic() + options.minutes * 60
     totals: Counter[str] = Counter()
-    bad: list[int] = []
-    two = options.mode in ("relay", "topics")
-    with EmbeddedBroker() as broker, EmbeddedBroker() if two else nullcontext(broker) as other:
+    failed_seeds: list[int] = []
+    needs_two = options.mode in ("relay", "topics")
+    with EmbeddedBroker() as broker, EmbeddedBroker() if needs_two else nullcontext(broker) as other:
         clusters = broker.bootstrap_servers, other.bootstrap_servers
         while totals["rounds"] < options.rounds if options.rounds else time.monotonic() < ends:
             seed = options.seed + totals["rounds"]
             played = _round(clusters, seed, options)
             totals += _counts(played)
             totals += Counter(played.answers)
-            bad += [played.seed] if played.findings else []
+            failed_seeds += [played.seed] if played.findings else []
             print(f"seed {played.seed}: {_title(played)}", file=sys.stderr)
             for finding in played.findings:
                 print(f"  {finding}", file=sys.stderr)
-    print(json.dumps({**totals, "seeds_with_findings": bad}))
-    return 1 if bad else 0
+    print(json.dumps({**totals, "seeds_with_findings": failed_seeds}))
+    return 1 if failed_seeds else 0
 
 
 def _counts(played: Round | Played) -> Counter[str]:
@@ -99,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=0, help="so many rounds instead")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; each next one has the next")
     modes = parser.add_mutually_exclusive_group()
-    for mode, told in MODES.items():
-        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=told)
+    for mode, description in MODES.items():
+        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=description)
     parser.add_argument("--records", type=int, default=0, help="records, versions or batches a round, or records a topic")
     return parser
 

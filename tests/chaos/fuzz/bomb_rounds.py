@@ -42,10 +42,10 @@ def play(make_rig: MakeRig, seed: int, count: int) -> Played:
     played.findings += [
         f"{letters[reason]} letters: {reason}" for reason in ("internal-error", "crashes-scorer") if letters[reason]
     ]
-    found = rig.audit()
-    played.findings += [f"{name}: {value}" for name, value in found.items() if name != "inputs" and value]
-    if found["inputs"] != good + written:
-        played.findings.append(f"{found['inputs']} of {good + written} records were read by the auditor")
+    audit = rig.audit()
+    played.findings += [f"{name}: {value}" for name, value in audit.items() if name != "inputs" and value]
+    if audit["inputs"] != good + written:
+        played.findings.append(f"{audit['inputs']} of {good + written} records were read by the auditor")
     try:
         rig.assert_audited(events=good + written, scored=good, dead_lettered=written)
     except AssertionError as error:

@@ -33,18 +33,18 @@ def built(name: str, folder: Path, sources: Path = HERE) -> Path:
     program = folder / f"fuzz_{name}"
     files = [Path(__file__).with_name(f"fuzz_{name}.c"), *(sources / file for file in PROGRAMS[name])]
     command = ["cc", *FLAGS, "-I", str(sources), "-o", str(program), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NoSanitizers(done.stderr[:SHOWN])
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise NoSanitizers(completed.stderr[:SHOWN])
     return program
 
 
 def run(program: Path, seed: int, seconds: int) -> dict[str, int]:
     """What the program counted. Raises Found."""
-    done = subprocess.run([str(program), str(seed), str(seconds)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Found(f"seed {seed}: exit code {done.returncode}\n{done.stderr[:SHOWN]}")
-    counts: dict[str, int] = json.loads(done.stdout)
+    completed = subprocess.run([str(program), str(seed), str(seconds)], capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise Found(f"seed {seed}: exit code {completed.returncode}\n{completed.stderr[:SHOWN]}")
+    counts: dict[str, int] = json.loads(completed.stdout)
     return counts
 
 

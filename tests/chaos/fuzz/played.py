@@ -41,13 +41,13 @@ class Positions:
 
     def look(self, now: float) -> None:
         """Take a snapshot at `now` (monotonic seconds)."""
-        asked = [ConsumerGroupTopicPartitions(self._group)]
-        answer = self._admin.list_consumer_group_offsets(asked)[self._group].result().topic_partitions or []
-        committed = {p.partition: p.offset for p in answer if p.topic == self._topic}
+        groups = [ConsumerGroupTopicPartitions(self._group)]
+        committed_offsets = self._admin.list_consumer_group_offsets(groups)[self._group].result().topic_partitions or []
+        committed = {p.partition: p.offset for p in committed_offsets if p.topic == self._topic}
         spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         places = {TopicPartition(self._topic, number): spec for number in self._partitions}
-        found = self._admin.list_offsets(places, isolation_level=IsolationLevel.READ_COMMITTED)
-        ends = {place.partition: future.result().offset for place, future in found.items()}
+        futures = self._admin.list_offsets(places, isolation_level=IsolationLevel.READ_COMMITTED)
+        ends = {place.partition: future.result().offset for place, future in futures.items()}
         self.backlog = 0
         for number, end in ends.items():
             at = max(0, committed.get(number, 0))

@@ -87,11 +87,11 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    left, found = (number << 1) ^ (number >> 63), bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])
+    remaining, encoded = (number << 1) ^ (number >> 63), bytearray()
+    while remaining > 0x7F:
+        encoded.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    return bytes([*encoded, remaining])
 
 
 def _crc_table() -> list[int]:
@@ -107,7 +107,7 @@ TABLE = _crc_table()
 
 
 def crc32c(data: bytes) -> int:
-    found, table = 0xFFFFFFFF, TABLE
+    checksum, table = 0xFFFFFFFF, TABLE
     for byte in data:
-        found = found >> 8 ^ table[(found ^ byte) & 0xFF]
-    return found ^ 0xFFFFFFFF
+        checksum = checksum >> 8 ^ table[(checksum ^ byte) & 0xFF]
+    return checksum ^ 0xFFFFFFFF

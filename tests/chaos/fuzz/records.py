@@ -63,9 +63,11 @@ class Records:
         self._count = 0
         self._now = time.time_ns() // 1_000_000
 
-    def batch(self, most: int) -> tuple[str, list[RawRecord]]:
+    def batch(self, max_records: int) -> tuple[str, list[RawRecord]]:
         """A codec and up to so many records, which travel together."""
-        return self._random.choice([*CODECS]), [self._record() for _ in range(self._random.randint(1, max(1, min(most, 12))))]
+        return self._random.choice([*CODECS]), [
+            self._record() for _ in range(self._random.randint(1, max(1, min(max_records, 12))))
+        ]
 
     def _record(self) -> RawRecord:
         draw = self._random

@@ -76,8 +76,10 @@ def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord])
 def equal(copy: Message, record: RawRecord) -> bool:
     """Whether a copy is as the record was, but for what the client cannot do: one without a time gets the time of its copying,
     and a header name ends where it has a zero byte."""
-    kept = [(each[0].encode(), each[1]) for each in copy.headers() or [] if each[0] not in OWN]
-    named = [(name.split(b"\0")[0], value) for name, value in record.headers]
-    wanted = [each for each in named if each[0].decode() not in OWN]
+    copied_headers = [
+        (header_pair[0].encode(), header_pair[1]) for header_pair in copy.headers() or [] if header_pair[0] not in OWN
+    ]
+    record_headers = [(name.split(b"\0")[0], value) for name, value in record.headers]
+    expected_headers = [header_pair for header_pair in record_headers if header_pair[0].decode() not in OWN]
     same_time = record.timestamp <= 0 or copy.timestamp()[1] == record.timestamp
-    return (copy.key(), copy.value(), kept) == (record.key, record.value, wanted) and same_time
+    return (copy.key(), copy.value(), copied_headers) == (record.key, record.value, expected_headers) and same_time

@@ -49,17 +49,17 @@ def surroundings(make_rig: MakeRig, played: Round) -> Rig:
 
 def write(address: str, topic: str, played: Round, count: int) -> dict[Place, RawRecord]:
     """Write `count` records that the broker at `address` takes; by partition and offset."""
-    made, taken = Records(played.seed, played.format), [0] * PARTITIONS
+    source, accepted = Records(played.seed, played.format), [0] * PARTITIONS
     written: dict[Place, RawRecord] = {}
     with contextlib.closing(RawProducer(address)) as producer:
         while len(written) < count:
-            codec, records = made.batch(count - len(written))
+            codec, records = source.batch(count - len(written))
             partition = len(written) % PARTITIONS
             if producer.write(topic, partition, records, codec) != 0:
                 played.refused += len(records)
                 continue
-            written |= {(partition, taken[partition] + at): record for at, record in enumerate(records)}
-            taken[partition] += len(records)
+            written |= {(partition, accepted[partition] + at): record for at, record in enumerate(records)}
+            accepted[partition] += len(records)
     played.written = len(written)
     return written
 
@@ -89,6 +89,6 @@ def play(make_rig: MakeRig, played: Round, count: int) -> Round:
         played.answers[reason] = played.answers.get(reason, 0) + 1
         if reason in ("internal-error", "crashes-scorer"):
             partition, offset = (int(part) for part in letter["source"].split("/")[-2:])
-            found = f"{reason} of {partition}@{offset}: {letter['error']}: {written[partition, offset]!r}"
-            played.findings.append(found[:SHOWN])
+            finding = f"{reason} of {partition}@{offset}: {letter['error']}: {written[partition, offset]!r}"
+            played.findings.append(finding[:SHOWN])
     return played

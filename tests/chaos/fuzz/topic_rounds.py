@@ -83,9 +83,9 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
     valid[labels] = [(b"k", LABEL)]
     valid[f"{relay_rig.name}.checkpoints"] = [(checkpoints.encode_key("another", "eu", "t", 0), b'{"next": 1}')]
     clusters = {f"{relay_rig.name}.checkpoints": relay_rig.destination}
-    for topic, known in valid.items():
+    for topic, examples in valid.items():
         server = clusters.get(topic, rig.bootstrap_servers)
-        played.cases += write(server, topic, known, draw, count)
+        played.cases += write(server, topic, examples, draw, count)
         sent += rig.emit(events(EVENTS, start=sent))
         positions.look(time.monotonic())
     scorer_b = rig.start("b")  # one that reads all of it at its start
@@ -93,20 +93,20 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
     drain(played, positions, [scorer, scorer_b])
     log_decision(played, rig, json.loads(valid[rig.scores_topic][0][1]))
     for command, codes in ALLOWED.items():
-        done = rig.run("scorer", *command, code=None)
-        judge(played, done, " ".join(command), codes)
-        if "verify" in command and done.returncode == 1 and SCATTERED not in done.stderr:
-            played.findings.append(f"verify ended with 1 for another reason: {(done.stdout + done.stderr)[-SHOWN:]}")
+        completed = rig.run("scorer", *command, code=None)
+        judge(played, completed, " ".join(command), codes)
+        if "verify" in command and completed.returncode == 1 and SCATTERED not in completed.stderr:
+            played.findings.append(f"verify ended with 1 for another reason: {(completed.stdout + completed.stderr)[-SHOWN:]}")
     trace_lineage(played, rig)
     for name in ("status", "audit"):
-        done = subprocess.run([*relay_rig.program, name, str(relay_rig.path)], capture_output=True, text=True, check=False)
-        judge(played, done, f"publisher {name}", {0, 1})
+        completed = subprocess.run([*relay_rig.program, name, str(relay_rig.path)], capture_output=True, text=True, check=False)
+        judge(played, completed, f"publisher {name}", {0, 1})
     if relay.ended:
         played.findings.append(f"the relay ended with {relay.process.returncode}: {relay.said[-SHOWN:]}")
     if TRACEBACK in relay.said:
         played.findings.append(f"the relay: {relay.said[relay.said.index(TRACEBACK) :][:SHOWN]}")
-    if (found := answered(rig)) != {f"e{number}" for number in range(sent)}:
-        played.findings.append(f"{len(found)} of {sent} events have a score")
+    if (scored_ids := answered(rig)) != {f"e{number}" for number in range(sent)}:
+        played.findings.append(f"{len(scored_ids)} of {sent} events have a score")
     played.answers["events"] = sent
     return played
 
@@ -114,8 +114,8 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
 def product_topics(rig: Rig) -> list[str]:
     """Topics of the rig, those with records of the product first."""
     names = ("status", "swaps", "rollouts", "scores", "scores.shadow", "scores.corrections", "dead", "dead.replayed")
-    known = rig.admin.list_topics(timeout=10).topics
-    return [topic for name in names if (topic := f"{rig.name}.{name}") in known]
+    existing = rig.admin.list_topics(timeout=10).topics
+    return [topic for name in names if (topic := f"{rig.name}.{name}") in existing]
 
 
 def write_candidate_answers(rig: Rig) -> None:
@@ -175,15 +175,15 @@ def documents(rig: Rig, topic: str) -> list[tuple[bytes | None, bytes]]:
     return readable[:3] or [(b"k", b'{"id": "e1", "at_ms": 1, "name": "x", "revision": 1}')]
 
 
-def hostile(known: list[tuple[bytes | None, bytes]], draw: random.Random) -> Iterator[tuple[bytes | None, bytes | None]]:
+def hostile(examples: list[tuple[bytes | None, bytes]], draw: random.Random) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Keys and values without end."""
-    own = [key for key, _ in known]
-    damaged = [value for _, value in each_damaged(draw.choice(known)[1])]
+    keys = [key for key, _ in examples]
+    damaged = [value for _, value in each_damaged(draw.choice(examples)[1])]
     while True:
-        yield draw.choice([*KEYS, *own]), draw.choice([*BYTES.values()] if draw.random() < 0.4 else damaged)
+        yield draw.choice([*KEYS, *keys]), draw.choice([*BYTES.values()] if draw.random() < 0.4 else damaged)
 
 
-def write(server: str, topic: str, known: list[tuple[bytes | None, bytes]], draw: random.Random, count: int) -> int:
+def write(server: str, topic: str, examples: list[tuple[bytes | None, bytes]], draw: random.Random, count: int) -> int:
     """Write `count` records, each in a batch of its own: a broker rejects whole batches. Return how many it accepted."""
     accepted = 0
 
@@ -199,7 +199,7 @@ def write(server: str, topic: str, known: list[tuple[bytes | None, bytes]], draw
             "batch.num.messages": 1,
         }
     )
-    for (key, value), _ in zip(hostile(known, draw), range(count), strict=False):
+    for (key, value), _ in zip(hostile(examples, draw), range(count), strict=False):
         names = draw.choices(HEADERS, k=draw.choice([0, 0, 1, 3]))
         headers: list[tuple[str, str | bytes | None]] = [(name, draw.choice(TEXTS)) for name in names]
         producer.produce(topic, value, key, partition=0, headers=headers, on_delivery=on_delivery)
@@ -219,18 +219,18 @@ def commit(rig: Rig, draw: random.Random) -> int:
     return len(places)
 
 
-def judge(played: Played, done: subprocess.CompletedProcess[str], name: str, codes: set[int]) -> None:
-    if TRACEBACK in done.stderr or done.returncode not in codes:
-        played.findings.append(f"{name} ended with {done.returncode}: {done.stderr[-SHOWN:]}")
-    played.answers[f"{name}: {done.returncode}"] += 1
-    if {"\x1b", "\x9b", "\u202e"} & set(done.stdout):
+def judge(played: Played, completed: subprocess.CompletedProcess[str], name: str, codes: set[int]) -> None:
+    if TRACEBACK in completed.stderr or completed.returncode not in codes:
+        played.findings.append(f"{name} ended with {completed.returncode}: {completed.stderr[-SHOWN:]}")
+    played.answers[f"{name}: {completed.returncode}"] += 1
+    if {"\x1b", "\x9b", "\u202e"} & set(completed.stdout):
         played.findings.append(f"{name} prints terminal escapes")
 
 
 def trace_lineage(played: Played, rig: Rig) -> None:
     for partition in range(PARTITIONS):
-        done = rig.run("scorer", "lineage", "scorer.yaml", f"{rig.events_topic}/{partition}/0", "--json", code=None)
-        judge(played, done, "lineage", {0})
+        completed = rig.run("scorer", "lineage", "scorer.yaml", f"{rig.events_topic}/{partition}/0", "--json", code=None)
+        judge(played, completed, "lineage", {0})
 
 
 def answered(rig: Rig) -> set[str]:
