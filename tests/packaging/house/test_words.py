@@ -55,7 +55,7 @@ def test_a_file_uses_plain_words(name: str) -> None:
 @pytest.mark.parametrize(
     "text", ["# Nobody is away.\n", '"""Tells whoever hears."""\n', 'raise ValueError("the broker is gone, look anew")\n']
 )
-def test_a_replaced_word_is_found(text: str, tmp_path: Path) -> None:
+def test_a_replaced_word_is_reported(text: str, tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(text)
     assert findings(tmp_path / "module.py")
 
