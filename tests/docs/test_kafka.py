@@ -1,4 +1,4 @@
-"""The commands of the page on topics and users create what the chart creates for Strimzi, and remove it again.
+"""The commands of the page on topics and users create the topics and users that the chart creates for Strimzi, and remove them.
 
 The commands of Kafka and kubectl are programs that record their arguments.
 """

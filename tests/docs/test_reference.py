@@ -143,7 +143,7 @@ def test_configurations_name_only_settings_that_exist(page: str) -> None:
         Settings.model_validate(yaml.safe_load(text))
 
 
-def test_the_picture_of_the_figures_is_the_one_that_the_bench_draws(tmp_path: Path) -> None:
+def test_the_picture_of_the_figures_is_that_of_the_bench(tmp_path: Path) -> None:
     plot.write(plot.KEPT, tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").read_text() == (ROOT / "deploy" / "images" / "benchmark_vs_peers.svg").read_text()
 

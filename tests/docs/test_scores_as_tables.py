@@ -42,7 +42,7 @@ def rig(make_rig: MakeRig) -> Rig:
 
 
 def shell(rig: Rig, block: str) -> list[str]:
-    """Run the commands of a block, and return what each prints."""
+    """Run the commands of a block, and return their outputs."""
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     printed = []
     for line in pages.lines(PAGE, block):

@@ -20,7 +20,7 @@ NATIVE = ROOT / "scorer" / "native"
 OLDEST = (3, 11)
 STAMP = ".scorestream-tests"
 TRAIN = (sys.executable, "-m", "scorer", "train")
-"""The command `scorer train` of this checkout, in a process of its own: it restarts itself with pinned variables."""
+"""The command `scorer train` of this checkout, for a separate process: it restarts itself with pinned variables."""
 
 
 class Unusable(Exception):

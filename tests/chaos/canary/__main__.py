@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--scorers", type=int, default=3)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="of the events and of what happens when")
+    parser.add_argument("--seed", type=int, default=1, help="of the events, moves and kills")
     parser.add_argument("--json", action="store_true", help="the figures as one line on stdout, in place of tables")
     options = parser.parse_args(arguments)
     if options.keys < 1_000 or options.scorers < 1 or options.kills < 0:

@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 PARTITIONS = 6
 MAX_WAIT_SECONDS = 600.0
-LOOK_SECONDS = 0.01
+POLL_SECONDS = 0.01
 STARTED, ASSIGNED = "worker 0 is process", "assigned: "  # words of a scorer's log
 CANDIDATE = "2.0.0"
 FACTORS = {"1.0.0": 2.0, CANDIDATE: 3.0}
@@ -98,20 +98,20 @@ class Stage:
     def _flow(self) -> None:
         """Kill scorers and move the channel as planned, until all events have answers."""
         kills, moves = deque(self._planned.kills), deque(self._planned.moves)
-        seen, since = -1, time.monotonic()
-        while seen < len(self._planned.keys):
-            if self._watch.seen > seen:
-                seen, since = self._watch.seen, time.monotonic()
+        answered, since = -1, time.monotonic()
+        while answered < len(self._planned.keys):
+            if self._watch.seen > answered:
+                answered, since = self._watch.seen, time.monotonic()
             if time.monotonic() > since + MAX_WAIT_SECONDS:
                 raise RuntimeError(
-                    f"{seen} of {len(self._planned.keys)} have answers, and none was added within {MAX_WAIT_SECONDS:.0f} s"
+                    f"{answered} of {len(self._planned.keys)} have answers, and none was added within {MAX_WAIT_SECONDS:.0f} s"
                 )
             if kills and self._load.written >= kills[0] and self._killed():
                 kills.popleft()
-            if moves and seen >= moves[0].at:
+            if moves and answered >= moves[0].at:
                 self._move(moves.popleft())
             self._tended()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def _tended(self) -> bool:
         for slot in self._slots:
@@ -124,7 +124,7 @@ class Stage:
             return False
         chosen = self._chance.choice(working)
         chosen.send(signal.SIGKILL)
-        until(lambda: not chosen.running, "the end of a killed scorer", every=LOOK_SECONDS)
+        until(lambda: not chosen.running, "the end of a killed scorer", every=POLL_SECONDS)
         self.kills += 1
         return True
 

@@ -83,7 +83,9 @@ def _parser() -> argparse.ArgumentParser:
         "--soak", type=float, metavar="MINUTES", help="one long round instead, and the growth of the processes"
     )
     command_parser.add_argument("--tables", choices=("score", "wait"), help="join changing rows, with this `when_behind`")
-    command_parser.add_argument("--rate", type=float, help="events a second; default: half of what two scorers drain, measured")
+    command_parser.add_argument(
+        "--rate", type=float, help="events a second; default: half of the measured drain rate of two scorers"
+    )
     return command_parser
 
 

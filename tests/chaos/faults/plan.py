@@ -132,7 +132,7 @@ def _bad_version(dice: Dice, kind: str) -> list[Step]:
 
 
 def _aborted_transactions(dice: Dice) -> list[Step]:
-    """Abort transactions on the input topic, delete what has been scored, and restart a scorer behind the last marker."""
+    """Abort transactions on the input topic, delete the scored records, and restart a scorer behind the last marker."""
     deleted = dice.later(3, 5)
     return [
         Step(dice.at, "abort-transactions", f"{dice.rng.choice((2, 20, 200))}"),

@@ -1,7 +1,7 @@
-"""`python -m tests fuzz`: random records, versions or batches at the product, for as long as is asked. A line a round on
-stderr, the summary on stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
+"""`python -m tests fuzz`: random records, versions or batches at the product, for a given time. One line per round on
+stderr, the summary on stdout; exit codes: 0 every record has one answer, 1 there are findings, 2 usage.
 
-Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` play that round again.
+Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` repeat that round.
 """
 
 import argparse
@@ -29,7 +29,7 @@ MODES = {
     "relay": "at a relay between two brokers, not at a scorer",
     "native": "at the native part under sanitizers: one round, no broker",
     "versions": "hostile versions, as champion and as canary",
-    "bombs": "compressed batches around the limit of what one may expand to",
+    "bombs": "compressed batches around the limit of the expanded size",
     "topics": "hostile records on every topic that the product reads, at a scorer, a relay and the commands",
 }
 
@@ -70,7 +70,7 @@ def _title(played: Round | Played) -> str:
 
 
 def _round(clusters: tuple[str, str], seed: int, options: argparse.Namespace) -> Round | Played:
-    """One round with topics and a folder of its own."""
+    """Play one round with its own topics and folder."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ExitStack() as closing:
         name = f"fuzz-{seed}-{uuid.uuid4().hex[:8]}"
 

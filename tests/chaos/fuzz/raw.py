@@ -1,7 +1,7 @@
-"""Record batches and Produce requests as bytes over a socket: whatever the protocol lets a client write.
+"""Record batches and Produce requests as bytes over a socket: everything that the protocol lets a client write.
 
 Kafka's own clients do not let a test write a header name that is not UTF-8. Readers leave decompression to their client, so one
-codec stands for all.
+codec represents all.
 """
 
 import socket

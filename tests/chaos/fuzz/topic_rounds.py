@@ -1,7 +1,7 @@
 """One round of hostile records on every topic that the product reads, beside a scorer, a relay and the commands that read them.
 
 The records are whole values that are no document, and documents of the topic with one place damaged (`hostile_records`). Topics
-that only the product may write to get none that is valid and false: who can write those is trusted.
+that only the product may write to get no valid records with false content: a client that may write those is trusted.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
         server = clusters.get(topic, rig.bootstrap_servers)
         played.cases += write(server, topic, examples, draw, count)
         sent += rig.emit(events(EVENTS, start=sent))
-        positions.look(time.monotonic())
+        positions.take_snapshot(time.monotonic())
     scorer_b = rig.start("b")  # one that reads all of it at its start
     sent += rig.emit(events(EVENTS, start=sent))
     drain(played, positions, [scorer, scorer_b])
@@ -165,7 +165,7 @@ def log_decision(played: Played, rig: Rig, score: dict[str, Any]) -> None:
 
 
 def documents(rig: Rig, topic: str) -> list[tuple[bytes | None, bytes]]:
-    """Some records that the product wrote there, or one that looks like them."""
+    """Some records that the product wrote there, or one in the same form."""
     readable: list[tuple[bytes | None, bytes]] = []
     for message in auditor.read(rig.bootstrap_servers, topic):
         with contextlib.suppress(ValueError):
@@ -176,7 +176,7 @@ def documents(rig: Rig, topic: str) -> list[tuple[bytes | None, bytes]]:
 
 
 def hostile(examples: list[tuple[bytes | None, bytes]], draw: random.Random) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values without end."""
+    """Yield hostile keys and values without end."""
     keys = [key for key, _ in examples]
     damaged = [value for _, value in each_damaged(draw.choice(examples)[1])]
     while True:
@@ -184,7 +184,7 @@ def hostile(examples: list[tuple[bytes | None, bytes]], draw: random.Random) -> 
 
 
 def write(server: str, topic: str, examples: list[tuple[bytes | None, bytes]], draw: random.Random, count: int) -> int:
-    """Write `count` records, each in a batch of its own: a broker rejects whole batches. Return how many it accepted."""
+    """Write `count` records, each in a separate batch: a broker rejects whole batches. Return how many it accepted."""
     accepted = 0
 
     def on_delivery(error: object, _: object) -> None:
@@ -234,7 +234,7 @@ def trace_lineage(played: Played, rig: Rig) -> None:
 
 
 def answered(rig: Rig) -> set[str]:
-    """The ids of events that have a score of the product's; hostile records among them are passed over."""
+    """Return the ids of events that have a score of the product. Hostile records among the scores are skipped."""
     ids: set[str] = set()
     for message in auditor.read(rig.bootstrap_servers, rig.scores_topic):
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):

@@ -206,5 +206,5 @@ def _decided(rig: Rig, positions: Positions, version: str) -> str:
                 decided.append("serves")
         return bool(decided)
 
-    within(has_decision, CASE_SECONDS, positions.look, every=0.2)
+    within(has_decision, CASE_SECONDS, positions.take_snapshot, every=0.2)
     return decided[-1] if decided else "undecided"

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kills", type=int, default=50, help="of a controller, at each of six points")
     parser.add_argument("--rollbacks", type=int, default=60, help="the number of measured rollbacks")
     parser.add_argument("--lanes", type=int, default=2, help="rounds at once, each on its own channel; kills: twice as many")
-    parser.add_argument("--seed", type=int, default=1, help="of what happens when")
+    parser.add_argument("--seed", type=int, default=1, help="of the rounds and kills")
     parser.add_argument("--only", choices=PARTS, help="this part alone")
     parser.add_argument("--json", action="store_true", help="the figures as one line on stdout, in place of tables")
     options = parser.parse_args(arguments)

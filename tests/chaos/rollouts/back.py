@@ -35,9 +35,9 @@ BARS = {DECIDED_TO_BACK: 2.0, FAILED_TO_REGISTRY: 5.0}
 
 
 class Arrivals(threading.Thread):
-    """Reads committed answers as they come. `first` has the Unix time (ms) at which the first score of each revision was read,
-    by partition; `failed` when the candidate first failed under a revision (ms); `requests` how many events of a partition the
-    candidate was asked for and failed at, by the time of the batch."""
+    """Reads committed answers when they arrive. `first` has the Unix time (ms) at which the first score of each revision was
+    read, by partition; `failed` when the candidate first failed under a revision (ms); `requests` how many events of a
+    partition the candidate was asked for and failed at, by the time of the batch."""
 
     def __init__(self, bootstrap_servers: str, scored: str, shadow: str) -> None:
         super().__init__(name="arrivals", daemon=True)
@@ -155,7 +155,9 @@ def _played(ground: Ground, arrivals: Arrivals, kind: str, step: dict[str, Any])
     name, aborted = ground.begin(candidate, [{**step, "bake": "10m"}, PROMOTE_STEP]), False
     deadline = time.monotonic() + MAX_WAIT_SECONDS
     while ground.log.outcome(name) is None:
-        assert time.monotonic() < deadline, f"{name} does not end: {[each.value for each in ground.log.entries.get(name, [])]}"
+        assert time.monotonic() < deadline, (
+            f"{name} does not end: {[entry.value for entry in ground.log.entries.get(name, [])]}"
+        )
         moved = ground.log.of(name, "moved")
         if kind == ABORT and not aborted and moved and len(arrivals.first[moved[0].value["revision"]]) == PARTITIONS:
             ground.ask("abort")

@@ -24,7 +24,7 @@ STEPS: tuple[dict[str, Any], ...] = ({"canary": "50%", "approve": True}, {"promo
 ACTS = "this controller is the leader"
 MOVES = 2
 BAR_SECONDS = SESSION_MS / 1_000 + 2.0
-LOOK_SECONDS = 0.01
+POLL_SECONDS = 0.01
 MAX_WAIT_SECONDS = 120.0
 
 
@@ -75,11 +75,11 @@ class Lane:
         log, ended, acted = self.ground.log, _ended(victim), False
         name, deadline = self.ground.begin(self.ground.twin, STEPS), time.monotonic() + MAX_WAIT_SECONDS
         while log.outcome(name) is None or not ended:
-            assert time.monotonic() < deadline, f"{death} does not end: {[each.value for each in log.entries.get(name, [])]}"
+            assert time.monotonic() < deadline, f"{death} does not end: {[entry.value for entry in log.entries.get(name, [])]}"
             if not acted and log.of(name, "moved") and (ended or death.nth > 1):
                 self.ground.ask("abort" if death.aborted else "approve")
                 acted = True
-            log.poll(LOOK_SECONDS)
+            log.poll(POLL_SECONDS)
         killed, wrote = ended[0], next(at for writer, at in log.writers if writer == heir)
         self.takeovers.append((death.point, wrote - killed))
         outcome = log.outcome(name)

@@ -80,5 +80,5 @@ class Death(NamedTuple):
 def deaths(each: int, seed: int) -> list[Death]:
     """Return `each` deaths of every point, in turn. After the outcome of the last move there is nothing to take over."""
     chance = random.Random(seed)
-    drawn = [(point, chance.randint(1, 2), chance.random() < 0.3) for _ in range(each) for point in POINTS]
-    return [Death(point, 1 if point == AFTER_OUTCOME else nth, aborted) for point, nth, aborted in drawn]
+    choices = [(point, chance.randint(1, 2), chance.random() < 0.3) for _ in range(each) for point in POINTS]
+    return [Death(point, 1 if point == AFTER_OUTCOME else nth, aborted) for point, nth, aborted in choices]

@@ -63,8 +63,8 @@ class Stage:
         until(lambda: self._tended() and all(map(scores, workers)), "the partitions of all scorers")
         until(lambda: self._tended() and all(map(listens, self._slots[CONTROLLER])), "the controllers")
         self._load.start()
-        for each in rounds:
-            while not self._play(each):
+        for round_ in rounds:
+            while not self._play(round_):
                 pass  # the rollout ended before the first kill: repeat it
         self._load.finish()
         until(lambda: self._tended() and self._watch.seen >= self._load.events, "all answers", MAX_WAIT_SECONDS)
@@ -102,29 +102,29 @@ class Stage:
         self._watch.close()
         self.ground.close()
 
-    def _play(self, each: Round) -> bool:
+    def _play(self, round_: Round) -> bool:
         """Play a round; return whether a process was killed before the rollout ended."""
         ground, began, kills = self.ground, time.monotonic(), Counter(self.kills)
-        name = ground.begin(self._candidate(each), each.steps)
-        started, pending, person = time.monotonic(), deque(each.kills), self._person(each)
+        name = ground.begin(self._candidate(round_), round_.steps)
+        started, pending, person = time.monotonic(), deque(round_.kills), self._person(round_)
         while (outcome := ground.log.outcome(name)) is None:
             now = time.monotonic()
             if now > started + MAX_WAIT_SECONDS:
                 status = ground.rig.run("scorer", "rollout", "status", str(ground.rig.path)).stdout
-                raise RuntimeError(f"round {each.number} ({each.kind}) does not end: {status}")
+                raise RuntimeError(f"round {round_.number} ({round_.kind}) does not end: {status}")
             if pending and now - started >= pending[0].at and self._killed(pending[0]):
                 pending.popleft()
-            if person is not None and len(ground.log.of(name, "moved")) > each.acts_at:
+            if person is not None and len(ground.log.of(name, "moved")) > round_.acts_at:
                 person()
                 person = None
             self._tended()
             ground.log.poll()
-        self.expected[name] = OUTCOMES[each.kind]
+        self.expected[name] = OUTCOMES[round_.kind]
         if outcome == "completed":
-            ground.champion = self._candidate(each)
+            ground.champion = self._candidate(round_)
         report = {
-            "round": each.number,
-            "kind": each.kind,
+            "round": round_.number,
+            "kind": round_.kind,
             "rollout": name,
             "outcome": outcome,
             "kills": dict(self.kills - kills),
@@ -134,18 +134,18 @@ class Stage:
         talk.print(f"{ground.rig.name}: {json.dumps(report)}", markup=False)
         return bool(report["kills"])
 
-    def _candidate(self, each: Round) -> str:
-        if each.kind == BAD:
+    def _candidate(self, round_: Round) -> str:
+        if round_.kind == BAD:
             return HALF
-        if each.kind == FAILING:
-            return (NOT_FINITE, RAISING)[each.variant]
+        if round_.kind == FAILING:
+            return (NOT_FINITE, RAISING)[round_.variant]
         return self.ground.twin
 
-    def _person(self, each: Round) -> Callable[[], None] | None:
+    def _person(self, round_: Round) -> Callable[[], None] | None:
         """Return the action of a person in this round, if there is one."""
-        if each.kind == ABORT:
+        if round_.kind == ABORT:
             return lambda: self.ground.ask("abort")
-        return (lambda: self._promote(each.variant)) if each.kind == PERSON else None
+        return (lambda: self._promote(round_.variant)) if round_.kind == PERSON else None
 
     def _promote(self, variant: int) -> None:
         """Move the channel as a person, to the champion alone or to its twin."""
@@ -178,7 +178,7 @@ class Stage:
         return sum(slot.log_text().count(EXAMINED) for slot in (*self._slots[SCORER], *self._slots[SHADOW]))
 
     def _judged(self) -> list[tuple[str, Any]]:
-        return [(name, each) for name, log in self.ground.log.entries.items() for each in log if each.value.get("judgement")]
+        return [(name, entry) for name, log in self.ground.log.entries.items() for entry in log if entry.value.get("judgement")]
 
     def _verified(self, rollout: str, seq: int) -> bool:
         rig = self.ground.rig
@@ -199,7 +199,7 @@ def campaign(bootstrap_servers: str, folder: Path, rounds: Sequence[Round], seed
             undo.callback(stage.close)
         in_parallel([partial(stage.play, rounds[lane :: len(stages)]) for lane, stage in enumerate(stages)])
         counts = [stage.counted() for stage in stages]
-        results = sorted((each for stage in stages for each in stage.results), key=lambda each: each["round"])
+        results = sorted((result for stage in stages for result in stage.results), key=lambda result: result["round"])
         faults: dict[str, Counter[str]] = {}
         for count in counts:
             for name, part_faults in count["faults"].items():
@@ -208,15 +208,15 @@ def campaign(bootstrap_servers: str, folder: Path, rounds: Sequence[Round], seed
         kills = sum((stage.kills for stage in stages), Counter[str]())
         exits = Counter(code for stage in stages for code in stage.exits)
     return {
-        "rounds": sum(bool(each["kills"]) for each in results),
-        "rounds_without_kills": sum(not each["kills"] for each in results),
-        "outcomes": dict(Counter(f"{each['kind']}: {each['outcome']}" for each in results)),
+        "rounds": sum(bool(result["kills"]) for result in results),
+        "rounds_without_kills": sum(not result["kills"] for result in results),
+        "outcomes": dict(Counter(f"{result['kind']}: {result['outcome']}" for result in results)),
         "kills": dict(kills),
         "deaths_in_hand": deaths,
         **{name: sum(count[name] for count in counts) for name in ("events", "moves", "broken_off", "verified")},
         "exits": {str(code): count for code, count in sorted(exits.items())},
         "faults": {name: dict(part_faults) for name, part_faults in faults.items()},
-        "longest_round_seconds": max(each["seconds"] for each in results),
+        "longest_round_seconds": max(result["seconds"] for result in results),
     }
 
 

@@ -65,27 +65,27 @@ def main(arguments: Sequence[str]) -> int:
                     broker.bootstrap_servers,
                     folder,
                     registry,
-                    each,
-                    again=each.number % options.reproduce == 0,
+                    round_,
+                    again=round_.number % options.reproduce == 0,
                     own=options.own,
                 )
-                for each in rounds(options.rounds, options.seed)
+                for round_ in rounds(options.rounds, options.seed)
             ]
     finally:
         registry.kill()
-    bad = [result for result in played if result.faults]
+    faulty = [result for result in played if result.faults]
     figures = {
         "rounds": len(played),
-        "bad": len(bad),
+        "bad": len(faulty),
         "kills": sum(len(result.killed) for result in played),
         "killed": dict(Counter(where for result in played for where in result.killed)),
         "reproduced": sum(result.reproduced for result in played),
-        "faults": {result.number: result.faults for result in bad},
+        "faults": {result.number: result.faults for result in faulty},
     }
     print(json.dumps(figures, indent=None if options.json else 1))
-    if not bad:
+    if not faulty:
         shutil.rmtree(folder)
-    return 1 if bad else 0
+    return 1 if faulty else 0
 
 
 def play(servers: str, folder: Path, registry: DockerRegistry, planned: Round, *, again: bool, own: bool) -> Result:

@@ -27,9 +27,9 @@ def faults(ground: Ground, report: dict[str, Any]) -> list[str]:
     store = store_of(ground)
     versions = [version for version in tags.versions(store.tags()) if version != "1.0.0" and "dataset" not in version]
     moves = [move for move in channel.history(store, "prod") if move.reason == f"run {report['run']}"]
-    problems = [] if versions == [report["version"]] else [f"versions {versions}, told {report['version']}"]
+    problems = [] if versions == [report["version"]] else [f"versions {versions}, reported {report['version']}"]
     if store.resolve(report["version"]).digest != report["digest"]:
-        problems.append(f"{report['version']} is {store.resolve(report['version']).digest}, told {report['digest']}")
+        problems.append(f"{report['version']} is {store.resolve(report['version']).digest}, reported {report['digest']}")
     if [move.to_digest for move in moves] != [report["digest"]] or channel.resolve(store, "prod").digest != report["digest"]:
         problems.append(f"moves {[(move.revision, move.to_version) for move in moves]}")
     problems += _vouched(ground, store, report["digest"])
@@ -47,8 +47,10 @@ def _vouched(ground: Ground, store: Store, digest: str) -> list[str]:
     """Check that there is one signature and one attestation of each type, all by the same key."""
     key, now = keys.read_public(ground.folder / "training.pub"), datetime.now(UTC)
     trusted = [TrustedKey("training", key, None)]
-    attested = Counter(one.type for one in attestation.list_attestations(store, digest, trusted, now) if one.verified)
-    statements = [bundle.parse_statement(bundle.parse(one.data).payload) for one in version_signatures.collect(store, digest)]
+    attested = Counter(entry.type for entry in attestation.list_attestations(store, digest, trusted, now) if entry.verified)
+    statements = [
+        bundle.parse_statement(bundle.parse(entry.data).payload) for entry in version_signatures.collect(store, digest)
+    ]
     signatures = sum(statement.predicate_type == bundle.SIGNED for statement in statements)
     problems = [] if attested == dict.fromkeys(TYPES, 1) else [f"attestations {dict(attested)}"]
     return problems if signatures == 1 else [*problems, f"{signatures} signatures"]

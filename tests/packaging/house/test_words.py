@@ -22,7 +22,7 @@ WORDS = re.compile(
 )
 """Whole words in prose: not in backquotes, paths or longer names."""
 ALLOWED = re.compile(r"`[^`]*`|https?://\S+|no more than|tell[- ]tale")
-"""What is taken out before the search."""
+"""Text that is removed before the search."""
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
