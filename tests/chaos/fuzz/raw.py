@@ -87,11 +87,11 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    remaining, encoded = (number << 1) ^ (number >> 63), bytearray()
+    remaining, septets = (number << 1) ^ (number >> 63), bytearray()
     while remaining > 0x7F:
-        encoded.append(remaining & 0x7F | 0x80)
+        septets.append(remaining & 0x7F | 0x80)
         remaining >>= 7
-    return bytes([*encoded, remaining])
+    return bytes([*septets, remaining])
 
 
 def _crc_table() -> list[int]:
