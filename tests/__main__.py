@@ -51,7 +51,7 @@ RUNS = {
     "rollouts": ("tests.chaos.rollouts", "rollouts under kill -9 of every process but the broker"),
     "training": ("tests.chaos.training", "training runs under kill -9; compares the registry"),
     "bench": ("tests.benchmarks.bench", "throughput and latency beside other programs"),
-    "contract": ("tests.benchmarks.training.contract", "what the file contract of recipes costs beside a call by hand"),
+    "contract": ("tests.benchmarks.training.contract", "the cost of the file contract of recipes compared with a direct call"),
     "distributed": ("tests.benchmarks.training.distributed", "a network trained by two processes: ms per step"),
     "gate": ("tests.benchmarks.training.gate", "error rates of the validation gate on real flights"),
     "gpu": ("tests.benchmarks.gpu", "CUDA and TensorRT on a real GPU"),
@@ -100,10 +100,13 @@ def main(arguments: Sequence[str]) -> int:
     """Run the check; return 0 if nothing failed, 1 if a test failed, 2 if the check could not run."""
     if arguments and arguments[0] in RUNS:
         return run_apart(arguments[0], arguments[1:])
-    own, rest = split(arguments)
-    if own[:1] == ["unit"]:
-        own, rest = ["--only", "pytest", *own[1:]], ["tests/unit", "--hypothesis-profile=quick", *rest]
-    options = _parser().parse_args(own)
+    own_arguments, pytest_arguments = split(arguments)
+    if own_arguments[:1] == ["unit"]:
+        own_arguments, pytest_arguments = (
+            ["--only", "pytest", *own_arguments[1:]],
+            ["tests/unit", "--hypothesis-profile=quick", *pytest_arguments],
+        )
+    options = _parser().parse_args(own_arguments)
     if options.debian_packages:
         print("\n".join(sorted(set(PACKAGES.values()))))
         return 0
@@ -112,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
     except Unusable as error:
         print(error, file=sys.stderr)
         return 2
-    outcomes = run_steps([name for name in STEPS if not options.only or name in options.only], folder, rest)
+    outcomes = run_steps([name for name in STEPS if not options.only or name in options.only], folder, pytest_arguments)
     failed = sum(outcome.failed for outcome in outcomes)
     print("\n".join(report(outcomes)), flush=True)
     return 1 if failed else 0
@@ -126,14 +129,14 @@ def run_steps(steps: Sequence[str], folder: Path, pytest_arguments: Sequence[str
     background = [name for name in steps if name in BESIDE and "pytest" in steps]
     outcomes: dict[str, Outcome] = {}
     with ThreadPoolExecutor(3) as beside:  # torch takes minutes to install: while the other steps run
-        made = beside.submit(with_torch, folder) if set(steps) & set(TORCH) else None
+        torch_environment = beside.submit(with_torch, folder) if set(steps) & set(TORCH) else None
         compiled = beside.submit(compile_tests, folder) if "pytest" in steps and len(steps) > 1 else None
-        ending = beside.submit(lambda: [attempt_beside(name, folder, made) for name in background])
+        ending = beside.submit(lambda: [attempt_beside(name, folder, torch_environment) for name in background])
         for name in steps:
             if compiled and name == "pytest":
                 compiled.result()
             if name not in background:
-                outcomes[name] = attempt(name, folder, pytest_arguments, made)
+                outcomes[name] = attempt(name, folder, pytest_arguments, torch_environment)
         outcomes |= {outcome.step: outcome for outcome in ending.result()}
     return [outcomes[name] for name in steps]
 
@@ -159,10 +162,10 @@ def compile_tests(folder: Path) -> None:
     subprocess.run(command, cwd=ROOT, env=variables(folder), capture_output=True, check=False)
 
 
-def attempt_beside(step: str, folder: Path, made: "Future[Path] | None" = None) -> Outcome:
+def attempt_beside(step: str, folder: Path, torch_environment: "Future[Path] | None" = None) -> Outcome:
     """Run one step and print its output when it has ended; see `attempt`."""
     with tempfile.TemporaryFile("w+") as output:
-        outcome = attempt(step, folder, (), made, output)
+        outcome = attempt(step, folder, (), torch_environment, output)
         output.seek(0)
         print(output.read(), end="", flush=True)
     return outcome
@@ -172,7 +175,7 @@ def attempt(
     step: str,
     folder: Path,
     pytest_arguments: Sequence[str],
-    made: "Future[Path] | None" = None,
+    torch_environment: "Future[Path] | None" = None,
     output: IO[str] | None = None,
 ) -> Outcome:
     """Run one step in its environment, with torch in `made`; without an environment the step has failed.
@@ -181,7 +184,7 @@ def attempt(
     """
     begin = time.monotonic()
     try:
-        environment = (made.result() if made else with_torch(folder)) if step in TORCH else folder
+        environment = (torch_environment.result() if torch_environment else with_torch(folder)) if step in TORCH else folder
         outcome = run(step, environment, pytest_arguments, output)
     except Unusable as error:
         print(error, file=sys.stderr)
@@ -275,9 +278,9 @@ def report(outcomes: Sequence[Outcome]) -> list[str]:
         result = "FAILED" if outcome.failed else "ok"
         lines.append(f"{outcome.step:<12}{result:<9}{outcome.seconds:>8.1f}")
     not_run = [entry for outcome in outcomes for entry in outcome.not_run]
-    lines += [f"NOT RUN     {test} ({why})" for test, why in not_run]
+    lines += [f"NOT RUN     {test} ({reason})" for test, reason in not_run]
     lines += [f"FLAKY       {test} (failed, then passed alone)" for outcome in outcomes for test in outcome.flaky]
-    packages = {why for _, why in not_run} & set(PACKAGES.values())
+    packages = {reason for _, reason in not_run} & set(PACKAGES.values())
     if packages:
         lines.append(f"to run them: {install_line(packages)}")
     passed, failed = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("passed", "failed"))
@@ -286,9 +289,9 @@ def report(outcomes: Sequence[Outcome]) -> list[str]:
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the arguments into our own and, after `--`, pytest's."""
-    given = list(arguments)
-    at = given.index("--") if "--" in given else len(given)
-    return given[:at], given[at + 1 :]
+    words = list(arguments)
+    divider = words.index("--") if "--" in words else len(words)
+    return words[:divider], words[divider + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -296,7 +299,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python3 -m tests",
         usage="%(prog)s [unit | NAME ...] [options] [-- options of pytest]",
         description="Run the whole check, the unit tests, or one of the long commands below with its own options.",
-        epilog="long commands:\n" + "\n".join(f"  {name:<13}{what}" for name, (_, what) in RUNS.items()),
+        epilog="long commands:\n" + "\n".join(f"  {name:<13}{summary}" for name, (_, summary) in RUNS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", action="append", choices=list(STEPS), help="only this step; may be repeated")

@@ -9,7 +9,7 @@ from hypothesis import settings
 from tests.support.grouping import GroupScheduling, start_order
 from tests.support.shared_broker import BrokerOnDemand
 
-settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
+settings.register_profile("busy machine", deadline=None)  # the duration of an example proves nothing
 settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
 settings.load_profile("busy machine")
 pytest_plugins = ["tests.support.every_setting", "tests.support.fixtures", "tests.support.missing_programs"]
@@ -23,7 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         broker = BrokerOnDemand()
         config.add_cleanup(broker.close)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored, by what tests start too
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # with `&`, a shell ignores it, also for processes that tests start
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,13 +1,13 @@
-"""Real brokers that can be killed, frozen and filled: one with its controller apart, or three (each a controller as well) with
+"""Real brokers that can be killed, frozen and filled: one with a separate controller, or three (each also a controller) with
 replication 3 and min.insync.replicas 2.
 
-A lone broker that ended is started again only when its session is over, and one that is frozen is thawed before that: one that
-takes itself for the leader until the controller says that there is none forgets to end the transactions that it decides
-meanwhile (KAFKA-20734, `tests/integration/scorer/test_open_transactions.py`).
+A single broker that ended is restarted only after its session has expired, and a frozen one is thawed before its session
+expires. A broker that believes that it is the leader until the controller reports otherwise does not end the transactions
+that it decides in that time (KAFKA-20734, `tests/integration/scorer/test_open_transactions.py`).
 
-Each node has a second listener that advertises the port of a proxy; who bootstraps there reaches brokers through proxies only.
-A dead broker is noticed within 4 s, a lone one within 6 (the default is 9), so that a round need not wait for it; with less, a
-busy machine takes living ones for dead.
+Each node has a second listener that advertises the port of a proxy; clients that bootstrap there reach brokers only through
+proxies. A dead broker is detected within 4 s, a single one within 6 s (the default is 9 s), so that a round need not wait for
+it. With shorter sessions, running brokers are considered dead on a busy machine.
 """
 
 import os
@@ -40,7 +40,7 @@ SESSION = {
     "broker.heartbeat.interval.ms": "500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-LONE_SESSION = {"broker.session.timeout.ms": "6000"}  # longer than it is frozen
+SINGLE_BROKER_SESSION = {"broker.session.timeout.ms": "6000"}  # longer than a freeze
 REST_SECONDS = 6.0 + 4.0  # on a busy machine the controller is late too
 CONTROLLER_HEAP_MB = 128
 REPLICATED = {
@@ -53,8 +53,8 @@ REPLICATED = {
 
 
 class Node:
-    """One broker, one controller, or both in one. `log_folder` holds its data (default: in `folder`). `rest_seconds`: how long
-    it stays down at least."""
+    """One broker, one controller, or both in one process. `log_folder` holds its data (default: in `folder`). `rest_seconds` is
+    the shortest time for which it stays down."""
 
     def __init__(
         self, number: int, folder: Path, heap_mb: int, log_folder: Path | None = None, roles: str = "broker,controller"
@@ -86,37 +86,37 @@ class Node:
         return self._program is not None and not self._program.ended
 
     def format(self, cluster: str, voters: str, servers: str, proxy_port: int, properties: Mapping[str, str]) -> None:
-        at = {"PLAINTEXT": self.port, "PROXIED": self.proxied, "CONTROLLER": self.controller}
-        told = {"PLAINTEXT": self.port, "PROXIED": proxy_port}
+        listeners = {"PLAINTEXT": self.port, "PROXIED": self.proxied, "CONTROLLER": self.controller}
+        advertised = {"PLAINTEXT": self.port, "PROXIED": proxy_port}
         if "controller" not in self.roles:
-            del at["CONTROLLER"]
+            del listeners["CONTROLLER"]
         if "broker" not in self.roles:
-            at = told = {"CONTROLLER": self.controller}
-        own = {
+            listeners = advertised = {"CONTROLLER": self.controller}
+        broker_properties = {
             "process.roles": self.roles,
             "node.id": str(self.number),
             "log.dirs": str(self.log_folder),
-            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in at.items()),
-            "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
+            "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.quorum.bootstrap.servers": servers,
         }
-        write_node(self.folder, (self.port, self.controller), SESSION | own | dict(properties))
-        known = ["--initial-controllers", voters] if "controller" in self.roles else ["--no-initial-controllers"]
-        tool = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, *known]
+        write_node(self.folder, (self.port, self.controller), SESSION | broker_properties | dict(properties))
+        controllers = ["--initial-controllers", voters] if "controller" in self.roles else ["--no-initial-controllers"]
+        tool = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, *controllers]
         subprocess.run([*tool, "--config", str(self.folder / "server.properties")], check=True, capture_output=True)
 
     def start(self) -> None:
-        """Start it, after its rest; harmless where it runs."""
+        """Start the node after its rest time, unless it is running."""
         if self.running:
             return
         time.sleep(max(0.0, self._ended_at + self.rest_seconds - time.monotonic()))
         command = [*self._java, "kafka.Kafka", str(self.folder / "server.properties")]
         self._program = Program(command, self.folder / "console.log")
         self._guard.watch(self._program.process.pid)
-        threading.Thread(target=self._note_the_end, args=(self._program.process,), daemon=True).start()
+        threading.Thread(target=self._record_end, args=(self._program.process,), daemon=True).start()
 
-    def _note_the_end(self, process: subprocess.Popen[bytes]) -> None:
+    def _record_end(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
         self._ended_at = time.monotonic()
 
@@ -133,15 +133,15 @@ class Node:
         self._guard.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def last_words(self) -> str:
-        """The line of its logs that most likely says what is wrong."""
+    def error_in_logs(self) -> str:
+        """Return the line of the logs that most likely states the error."""
         files = [self.folder / name for name in ("console.log", "broker.log")]
         return error_line([line for file in files if file.is_file() for line in file.read_text(errors="replace").splitlines()])
 
 
 class Cluster:
-    """`log_folder`: for a cluster of one. `properties`: more of the brokers' own. `apart`: whether the controller of a lone
-    broker is a process of its own, which nothing happens to. `stray_before`: see `stray.py`."""
+    """`log_folder`: for a cluster of one. `properties`: further properties of the brokers. `apart`: whether the controller of a
+    single broker is a separate process, to which no fault happens. `stray_before`: see `stray.py`."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Cluster:
         stray_before: int = TXN_OFFSET_COMMIT,
     ) -> None:
         self.proxies = Proxies(size, stray_before)
-        self._properties = (REPLICATED if size == 3 else LONE_SESSION) | dict(properties or {})
+        self._properties = (REPLICATED if size == 3 else SINGLE_BROKER_SESSION) | dict(properties or {})
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-faults-"))
         apart = apart and size == 1
         roles = "broker" if apart else "broker,controller"
@@ -172,7 +172,7 @@ class Cluster:
         return ",".join(f"{HOST}:{port}" for port in self.proxies.ports)
 
     def start(self) -> Self:
-        """Format and start all nodes, and wait until the cluster is whole."""
+        """Format and start all nodes, and wait until the cluster is complete."""
         cluster = cluster_id(uuid.uuid4().bytes)
         voters = ",".join(f"{n.number}@{HOST}:{n.controller}:{n.directory_id}" for n in self._controllers)
         servers = ",".join(f"{HOST}:{n.controller}" for n in self._controllers)
@@ -191,28 +191,28 @@ class Cluster:
         self.whole()
 
     def whole(self) -> None:
-        """Start what is down, thaw what is frozen, and wait until every node is known. Raises RuntimeError."""
+        """Start stopped nodes, thaw frozen ones, and wait until every node is registered. Raises RuntimeError."""
         for node in self.nodes:
             node.start()
             node.send(signal.SIGCONT)
         properties: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
-        admin, until = AdminClient(properties), time.monotonic() + ANSWER_SECONDS
-        while time.monotonic() < until:
+        admin, deadline = AdminClient(properties), time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < deadline:
             try:
                 if len(admin.list_topics(timeout=1.0).brokers) == len(self.nodes):
                     return
             except KafkaException:
                 self._restart_ended()
-        raise RuntimeError(f"the brokers do not answer: {'; '.join(node.last_words() for node in self.nodes)}")
+        raise RuntimeError(f"the brokers do not answer: {'; '.join(node.error_in_logs() for node in self.nodes)}")
 
     def leader(self, topic: str) -> Node:
-        """The node that leads the first partition of a topic: the coordinator, for an internal one."""
+        """Return the leader of the first partition of a topic: the coordinator, for an internal topic."""
         metadata = AdminClient({"bootstrap.servers": self.bootstrap_servers}).list_topics(topic, timeout=10)
         number = metadata.topics[topic].partitions[0].leader
         return next((node for node in self.nodes if node.number == number), self.nodes[0])
 
     def keep_logs(self, folder: Path) -> None:
-        """Copy what the nodes logged into this folder."""
+        """Copy the logs of the nodes into this folder."""
         for node in self.nodes:
             for log in node.folder.glob("*.log"):
                 shutil.copyfile(log, folder / f"{node.folder.name}-{log.name}")

@@ -1,4 +1,4 @@
-"""The command line that all fault campaigns share. stdout is data, stderr is talk; exit codes: 0 clean, 1 damage, 2 usage."""
+"""The command line of all fault campaigns. stdout has data, stderr has messages; exit codes: 0 clean, 1 damage, 2 usage."""
 
 import argparse
 import json
@@ -20,24 +20,24 @@ Outcome = TypeVar("Outcome", bound=Result)
 def parser(
     name: str, description: str, faults: Sequence[str], broken: Sequence[str], seconds: float
 ) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog=f"python -m tests {name}", description=description)
-    made.add_argument("--rounds", type=int, default=5)
-    made.add_argument("--seed", type=int, default=1, help="of the first round; the next ones count up")
-    made.add_argument("--only", choices=faults, help="this fault in every round")
-    made.add_argument("--seconds", type=float, default=seconds, help="of load in a round, at least")
-    made.add_argument("--broken", choices=broken, help="processes that are wrong on purpose")
-    made.add_argument("--append", type=Path, metavar="FILE", help="a JSON line for each round")
-    made.add_argument("--json", action="store_true", help="the summary as one line on stdout")
-    return made
+    command_parser = argparse.ArgumentParser(prog=f"python -m tests {name}", description=description)
+    command_parser.add_argument("--rounds", type=int, default=5)
+    command_parser.add_argument("--seed", type=int, default=1, help="of the first round; the next ones count up")
+    command_parser.add_argument("--only", choices=faults, help="this fault in every round")
+    command_parser.add_argument("--seconds", type=float, default=seconds, help="of load in a round, at least")
+    command_parser.add_argument("--broken", choices=broken, help="processes that are wrong on purpose")
+    command_parser.add_argument("--append", type=Path, metavar="FILE", help="a JSON line for each round")
+    command_parser.add_argument("--json", action="store_true", help="the summary as one line on stdout")
+    return command_parser
 
 
-def end_as_asked() -> None:
-    """SIGTERM ends the campaign as Ctrl-C does: what was started is ended."""
+def exit_on_sigterm() -> None:
+    """Let SIGTERM end the campaign and its processes, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
-class Told(Generic[Outcome]):
-    """The results so far, each told on stderr, and appended to a file where that is asked. `more` goes into the file."""
+class Reporter(Generic[Outcome]):
+    """The results so far. Each is printed on stderr, and appended to a file if one is given. `more` is written to the file."""
 
     def __init__(self, append: Path | None, **more: Any) -> None:
         self.results: list[Outcome] = []

@@ -27,8 +27,8 @@ STEPS = (
 
 
 class CrashingProducer:
-    """Looks at the order before and after each step. Nothing in it refers to itself, so that a session that gives it up also
-    ends the producer within."""
+    """A producer that checks for an armed crash before and after each step. It has no reference to itself, so that the inner
+    producer ends when a session drops this one."""
 
     list_topics: Callable[..., Any]
     poll: Callable[..., Any]
@@ -45,7 +45,7 @@ class CrashingProducer:
 
 
 def around(call: Callable[..., Any], name: str, producer: Any) -> Callable[..., Any]:
-    """The call of a step, which looks at the order."""
+    """Wrap the call of a step with checks for an armed crash."""
     before, during, after = f"before:{name}", f"during:{name}", f"after:{name}"
 
     def stepped(*arguments: Any, **named: Any) -> Any:
@@ -65,9 +65,9 @@ def around(call: Callable[..., Any], name: str, producer: Any) -> Callable[..., 
 
 
 def ordered() -> str:
-    """The point at which to crash; empty where none is armed."""
+    """Return the point at which to crash; empty if none is armed."""
     try:
-        return os.readlink(ARMED)  # noqa: PTH115 - a Path costs ten times as much, and this is asked for each record
+        return os.readlink(ARMED)  # noqa: PTH115 - a Path costs ten times as much, and this runs for each record
     except OSError:
         return ""
 

@@ -1,4 +1,4 @@
-"""Events at a steady rate, with a journal of what the broker has acknowledged."""
+"""Events at a steady rate, with a record of the acknowledged ones."""
 
 import itertools
 import math
@@ -14,8 +14,8 @@ TICK = 0.01  # seconds between bursts
 KEYS = 300
 BAD = (b"{", b'{"id": "x"}', b'{"id": "x", "a": "one", "b": 0}', b"\xff\xfe", b"[1, 2]", None)
 """Values that no scorer can score: cut off, without its fields, of another type, not UTF-8, not an object, a tombstone."""
-NOT_KNOWN_YET = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-"""What a client says until it has heard of a topic or a partition that was just made."""
+NOT_IN_METADATA = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+"""Errors of a client whose metadata does not yet include a new topic or partition."""
 
 
 def linear(number: int) -> bytes:
@@ -25,7 +25,7 @@ def linear(number: int) -> bytes:
 
 class Load(threading.Thread):
     """Writes the events that `make` gives for 0, 1, and so on, until `finish`, or up to `limit`. `rate` (events a second) and
-    `poison` (the share of events that cannot be scored) may be changed. The producer waits for brokers that are away."""
+    `poison` (the share of events that cannot be scored) may be changed. The producer waits for unavailable brokers."""
 
     def __init__(
         self,
@@ -46,18 +46,18 @@ class Load(threading.Thread):
         self._limit = math.inf if limit is None else limit
         self._make = make
         self._bad = itertools.cycle(BAD)
-        self._bad_due = self._due = 0.0
+        self._bad_share = self._expected = 0.0
         self._ticked = math.inf
         self._enough = threading.Event()
         self._turn = threading.Lock()
         self._bootstrap_servers = bootstrap_servers
-        self._producer = self._made()
+        self._producer = self._create_producer()
 
-    def _made(self, **more: Any) -> Producer:
+    def _create_producer(self, **more: Any) -> Producer:
         return Producer(
             {
                 "bootstrap.servers": self._bootstrap_servers,
-                "topic.metadata.refresh.interval.ms": 1_000,  # a partition that is added gets its share
+                "topic.metadata.refresh.interval.ms": 1_000,  # so that new partitions receive events
                 "enable.idempotence": True,
                 "message.timeout.ms": 120_000,
                 "linger.ms": 5,
@@ -70,7 +70,7 @@ class Load(threading.Thread):
 
     @property
     def events(self) -> int:
-        """How many events the brokers have acknowledged."""
+        """The number of events that the brokers have acknowledged."""
         return self.acknowledged.total()
 
     def run(self) -> None:
@@ -81,53 +81,53 @@ class Load(threading.Thread):
             self._enough.wait(TICK)
 
     def _tick(self, now: float) -> None:
-        self._due += (now - self._ticked) * self.rate
+        self._expected += (now - self._ticked) * self.rate
         self._ticked = now
-        for number in range(self.written, int(min(self._due, self._limit))):
+        for number in range(self.written, int(min(self._expected, self._limit))):
             value: bytes | None = self._make(number)
-            self._bad_due += self.poison
-            if self._bad_due >= 1:
-                self._bad_due -= 1
+            self._bad_share += self.poison
+            if self._bad_share >= 1:
+                self._bad_share -= 1
                 value = next(self._bad)
             self._write(value, self._key(number))
             self.written = number + 1
         self._producer.poll(0)
 
-    def begin_anew(self, between: Callable[[], None], seconds: float = 130.0) -> None:
-        """Write on after `between`, with another producer; what was acknowledged before counts no more."""
+    def restart(self, between: Callable[[], None], seconds: float = 130.0) -> None:
+        """Call `between`, then continue with a new producer and count acknowledged events from zero."""
         with self._turn:
-            if left := self._producer.flush(seconds):
-                raise RuntimeError(f"{left} events were not acknowledged within {seconds:.0f} s")
+            if unacknowledged := self._producer.flush(seconds):
+                raise RuntimeError(f"{unacknowledged} events were not acknowledged within {seconds:.0f} s")
             between()
             self.acknowledged.clear()
             self.last.clear()
-            self._producer = self._made()
+            self._producer = self._create_producer()
             self._ticked = time.monotonic()
 
     def finish(self, seconds: float = 130.0) -> None:
-        """No more events; returns when each is acknowledged or given up. Raises RuntimeError where that takes longer."""
+        """End the load, and wait until each event is acknowledged or failed. Raises RuntimeError after `seconds`."""
         self._enough.set()
         self.join()
-        if left := self._producer.flush(seconds):
-            raise RuntimeError(f"{left} events were not acknowledged within {seconds:.0f} s")
+        if unacknowledged := self._producer.flush(seconds):
+            raise RuntimeError(f"{unacknowledged} events were not acknowledged within {seconds:.0f} s")
 
     def _key(self, number: int) -> bytes | None:
-        """The key of the event of this number."""
+        """Return the key of the event with this number."""
         return b"k%d" % (number % KEYS)
 
     def _write(self, value: bytes | None, key: bytes | None) -> None:
         while not self._enough.is_set():
             try:
-                self._producer.produce(self._topic, value, key, **self._placed(key))
+                self._producer.produce(self._topic, value, key, **self._delivery(key))
             except (BufferError, KafkaException) as error:
-                if isinstance(error, KafkaException) and error.args[0].code() not in NOT_KNOWN_YET:
+                if isinstance(error, KafkaException) and error.args[0].code() not in NOT_IN_METADATA:
                     raise
                 self._producer.poll(0.1)
             else:
                 return
 
-    def _placed(self, _: bytes | None) -> dict[str, Any]:
-        """What else is said of the record of this key: its partition, headers, who hears of it."""
+    def _delivery(self, _: bytes | None) -> dict[str, Any]:
+        """Return further arguments of `produce` for this key: the partition, the headers and the delivery callback."""
         return {"on_delivery": self._acknowledge}
 
     def _acknowledge(self, error: KafkaError | None, message: Message) -> None:

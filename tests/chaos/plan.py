@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Step:
-    """One thing done to the stage. `at`: seconds after the load began."""
+    """One action on the stage. `at`: seconds after the load began."""
 
     at: float
     verb: str
@@ -39,10 +39,10 @@ def slowed(rng: random.Random, at: float, side: str = "") -> list[Step]:
 
 
 def half_open(rng: random.Random, at: float, side: str = "") -> list[Step]:
-    """Connections on which nothing passes, until they are cut."""
+    """Block all data on the connections, then cut them."""
     return [Step(at, "hold", side), Step(at + rng.uniform(1, 8), "cut", side)]
 
 
 def late_endtxn(at: float) -> list[Step]:
-    """Four EndTxn requests in turn are held and delivered late."""
+    """Hold four EndTxn requests, one after another, and deliver them late."""
     return [Step(at + 1.5 * k, "hold-endtxn") for k in range(4)]

@@ -1,4 +1,4 @@
-"""TCP proxies in front of brokers: connections are cut, slowed, or stand half open; one EndTxn is delivered late.
+"""TCP proxies in front of brokers: connections are cut, slowed, or blocked half open; one EndTxn is delivered late.
 
 One thread runs them all; the switches may be set from any thread.
 """
@@ -14,11 +14,11 @@ from scorer.demo.broker.kraft_config import HOST
 from tests.chaos.stray import TXN_OFFSET_COMMIT, Action, StrayEndTxn
 
 CHUNK = 65_536
-LATE_SECONDS = 0.05  # between the records' way to the log and the stray request
+LATE_SECONDS = 0.05  # between the append of the records and the stray request
 
 
 class Proxies:
-    """One listener for each upstream port that `connect` is told; `ports` are theirs. Connections that come before are closed.
+    """One listener for each upstream port given to `connect`, on `ports`. Earlier connections are closed.
     `stray_before`: see `stray.py`."""
 
     def __init__(self, count: int, stray_before: int = TXN_OFFSET_COMMIT) -> None:
@@ -35,19 +35,19 @@ class Proxies:
         self.ports: list[int] = [server.sockets[0].getsockname()[1] for server in self._servers]
 
     def connect(self, upstream: list[int]) -> None:
-        """The brokers' ports, in the order of `ports`."""
+        """Set the ports of the brokers, in the order of `ports`."""
         self._upstream = upstream
 
     def cut(self) -> None:
-        """Close every connection; new ones are served, and what was held flows again."""
+        """Close every connection. New ones are served, and held data flows again."""
         self._loop.call_soon_threadsafe(self._cut)
 
     def slow(self, seconds: float) -> None:
-        """Delay every chunk, each way, by so much; 0 ends it."""
+        """Delay every chunk in both directions by `seconds`; 0 ends the delay."""
         self._delay = seconds
 
     def hold(self) -> None:
-        """Half open: connections stand, nothing passes, until `cut`."""
+        """Block all data on open connections until `cut`."""
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
     def hold_end_txn(self) -> None:
@@ -81,21 +81,21 @@ class Proxies:
         except OSError:
             writer.transport.abort()
             return
-        both = {writer, up_writer}
-        self._writers |= both
-        ways = [
+        writers = {writer, up_writer}
+        self._writers |= writers
+        directions = [
             asyncio.ensure_future(self._requests(reader, up_writer)),
             asyncio.ensure_future(self._answers(up_reader, writer)),
         ]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-        for one in both:
-            one.transport.abort()
-        self._writers -= both
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        for direction in directions:
+            direction.cancel()
+        for peer in writers:
+            peer.transport.abort()
+        self._writers -= writers
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Whole requests, from client to broker, until the connection ends or one is held."""
+        """Forward whole requests from client to broker, until the connection ends or a request is held."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readexactly(4)
@@ -122,7 +122,7 @@ class Proxies:
         await self._flowing.wait()
 
     async def _deliver_late(self, frame: bytes) -> None:
-        """To every broker: only the coordinator heeds it. Each is waited for, so that the order is certain."""
+        """Send the frame to every broker and wait for each response. Only the coordinator acts on it."""
         await asyncio.sleep(LATE_SECONDS)
         for port in self._upstream:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):

@@ -1,4 +1,4 @@
-"""The outcome of a round, a line that tells it, and the summary of a campaign. Pure."""
+"""The outcome of a round, its line of output, and the summary of a campaign. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ class Result:
 
     `stall_seconds` is the longest pause of a partition for a reader of committed records. `counts` and `audited` are the two
     counts, fault by fault: by the tests' own auditor and by the product's. `lost_inputs` are inputs that the brokers have
-    acknowledged and the input topic does not hold. `strays` are EndTxn requests that were delivered late. `exits` says how
+    acknowledged and the input topic does not hold. `strays` are EndTxn requests that were delivered late. `exits` counts how
     processes ended. `logs` is the folder of their logs, if it was kept.
     """
 
@@ -38,19 +38,19 @@ class Result:
 
     @property
     def clean(self) -> bool:
-        """Both counts are zero, everything written is there, and the round came to rest."""
+        """Whether both counts are zero, all written inputs exist, and the round settled."""
         return not (sum(self.counts.values()) or sum(self.audited.values()) or self.lost_inputs or self.trouble)
 
     @property
     def played(self) -> str:
-        """Who played, and how many inputs there were."""
+        """The processes of the round and its number of inputs."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "clean": self.clean}
 
     def ended(self, codes: Sequence[int]) -> None:
-        """Note how processes ended: exit codes, and signals by number."""
+        """Count how processes ended: exit codes, and signals by number."""
         self.exits = dict(Counter(f"signal {-code}" if code < 0 else f"code {code}" for code in codes))
 
 
@@ -65,7 +65,7 @@ def line(result: Result) -> str:
 
 
 def summary(results: Sequence[Result], counted: Sequence[str], **more: Any) -> dict[str, Any]:
-    """The whole campaign. Stalls are told by fault too, from rounds with that fault alone."""
+    """Return the figures of the whole campaign. Stalls are also reported by fault, from rounds with that fault alone."""
     alone: dict[str, float] = {}
     for result in results:
         if len(result.faults) == 1:

@@ -1,4 +1,4 @@
-"""Plays a round on a stage: load, faults at their seconds, rest, and the count by two auditors."""
+"""Play a round on a stage: load, faults at their times, recovery, and the count by two auditors."""
 
 import json
 import subprocess
@@ -17,8 +17,8 @@ from tests.support.waiting import within
 
 DRAIN_SECONDS = 120.0
 AUDIT_SECONDS = 300.0
-PATIENCE_SECONDS = 40.0  # for a step whose time has come and that must wait for a process
-LONGEST_SECONDS = 90.0  # for all to settle, after the load's seconds
+STEP_WAIT_SECONDS = 40.0  # for a step that is due but must wait for a process
+SETTLE_SECONDS = 90.0  # until the round has settled, after the seconds of load
 
 Outcome = TypeVar("Outcome", bound=Result)
 Stated = TypeVar("Stated", bound=Result, contravariant=True)
@@ -30,9 +30,9 @@ class Stage(Protocol[Stated]):
     folder: Path
     watch: Watch
     verbs: Mapping[str, Callable[[str], object]]
-    """What a step may ask for."""
+    """The actions of steps, by verb."""
     rest_seconds: float
-    """How long the load goes on after the last step, at least."""
+    """The shortest time for which the load continues after the last step."""
 
     @property
     def strays(self) -> int:
@@ -40,29 +40,29 @@ class Stage(Protocol[Stated]):
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is still to come of the steps that were done."""
+        """Whether all steps have taken effect."""
         return True
 
     def begin(self) -> None:
-        """Start processes, then, when they work, the load. Raises RuntimeError where they do not."""
+        """Start the processes and, when they work, the load. Raises RuntimeError if they do not."""
 
     def may(self, _: Step) -> bool:
         return True
 
     def tend(self, now: float) -> None:
-        """Start again what has ended and is wanted."""
+        """Restart ended processes that are to run."""
 
     def heal(self) -> None:
-        """End every fault, and the load: the round must come to rest from here on."""
+        """End every fault and the load, so that the round settles."""
 
     def count(self, result: Stated) -> None:
-        """Wait until all is answered, and count."""
+        """Wait until all events have answers, and count."""
 
     def close(self, keep: bool) -> None:
         """End all processes; `keep` leaves the folder with their logs."""
 
     def note(self, result: Stated) -> None:
-        """Note what was written, and how processes ended."""
+        """Record the number of written events, and how processes ended."""
 
 
 def play(stage: Stage[Outcome], played: Round, result: Outcome) -> Outcome:
@@ -88,42 +88,42 @@ def play(stage: Stage[Outcome], played: Round, result: Outcome) -> Outcome:
 
 
 def drained(stage: Stage[Outcome], count: int, result: Outcome) -> None:
-    """Wait until the reader has seen so many records; if it does not, that is the round's trouble."""
+    """Wait until the reader has received `count` records; a timeout is noted as the round's trouble."""
     if not within(lambda: stage.watch.seen >= count, DRAIN_SECONDS, stage.tend):
-        result.trouble = f"only {stage.watch.seen} of {count} are there {DRAIN_SECONDS:.0f} s after the faults"
+        result.trouble = f"only {stage.watch.seen} of {count} arrived within {DRAIN_SECONDS:.0f} s after the faults"
 
 
 def audited(result: Result, names: Sequence[str], *arguments: str) -> None:
-    """Let `publisher audit` count too; what it finds of these faults."""
-    done = subprocess.run(
+    """Run `publisher audit`, and note its counts of these faults."""
+    completed = subprocess.run(
         [command("publisher"), "audit", *arguments, "--json"],
         capture_output=True,
         text=True,
         check=False,
         timeout=AUDIT_SECONDS,
     )
-    if done.returncode not in (0, 1):
-        result.trouble = f"publisher audit ended with {done.returncode}: {done.stderr.strip()}"
+    if completed.returncode not in (0, 1):
+        result.trouble = f"publisher audit ended with {completed.returncode}: {completed.stderr.strip()}"
         return
-    report: dict[str, Any] = json.loads(done.stdout)
+    report: dict[str, Any] = json.loads(completed.stdout)
     result.audited = {name: report[name] for name in names if name in report}
 
 
 def _act(stage: Stage[Outcome], played: Round) -> None:
-    """Do the steps at their seconds, until the stage has settled after the last one."""
+    """Run the steps at their times, until the stage has settled after the last one."""
     began, steps = time.monotonic(), list(played.steps)
     last = began - stage.rest_seconds
 
     def act(now: float) -> None:
         nonlocal last
-        while steps and now - began >= steps[0].at and (stage.may(steps[0]) or now - began > PATIENCE_SECONDS):
+        while steps and now - began >= steps[0].at and (stage.may(steps[0]) or now - began > STEP_WAIT_SECONDS):
             step = steps.pop(0)
             stage.verbs[step.verb](step.argument)
             last = now
         stage.tend(now)
 
-    def over() -> bool:
+    def ended() -> bool:
         return not steps and stage.settled and time.monotonic() > max(began + played.seconds, last + stage.rest_seconds)
 
     latest = max([played.seconds, *(step.at for step in played.steps)])
-    within(over, latest + LONGEST_SECONDS, act)
+    within(ended, latest + SETTLE_SECONDS, act)

@@ -1,11 +1,12 @@
-"""When an EndTxn that was held is let loose: pure, fed with the requests that pass, in order.
+"""Decide when a held EndTxn is delivered late. Pure: its input is the sequence of requests that pass.
 
 A client whose connection breaks in a commit repeats its EndTxn. If the first one was only late, it can reach the broker while
-the same producer's next transaction is open, and commit half of it. That moment is made here: the first EndTxn is held, its
-connection cut, the repetition let through; once a later transaction of the same id has written records and sends its offsets,
-the held request goes first (offsets that overtake the records are let through: it would only end in vain). Request layouts:
-Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn. A producer that sends no
-offsets has written records when its second request with some comes: `before` says which request the stray one goes before.
+the same producer's next transaction is open, and commit half of it. This module produces that order: the first EndTxn is held,
+its connection is cut, and the repetition passes. Once a later transaction of the same id has written records and sends its
+offsets, the held request is sent first (offsets that overtake the records pass: the held request would have no effect).
+Request layouts: Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn. A producer
+that sends no offsets has written records when its second request with some arrives: `before` is the request before which the
+stray one is sent.
 """
 
 import struct
@@ -44,7 +45,7 @@ def transactional_id(frame: bytes) -> bytes:
 
 @dataclass
 class StrayEndTxn:
-    """One order at a time. `wanted` is set by `order`; `loosed` counts what was delivered late."""
+    """One order at a time. `wanted` is set by `order`; `loosed` counts the requests that were delivered late."""
 
     before: int = TXN_OFFSET_COMMIT
     wanted: bool = False
@@ -60,7 +61,7 @@ class StrayEndTxn:
         self.wanted = self.held is None
 
     def request(self, frame: bytes) -> Action:
-        """What to do with this request (without its length)."""
+        """Return the action for this request (without its length)."""
         key, _ = api(frame)
         if self.held is None:
             if key == END_TXN and self.wanted:

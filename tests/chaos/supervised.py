@@ -1,4 +1,4 @@
-"""One process of a campaign: started, ended, frozen, armed, and started again when it ends of itself."""
+"""One process of a campaign: it is started, ended, frozen and armed, and restarted when it ends by itself."""
 
 import atexit
 import functools
@@ -18,8 +18,8 @@ RESTART_SECONDS = 0.5  # as a supervisor would wait
 
 
 class Supervised:
-    """The process that runs under this name now, or none. `folder` is its working directory and takes its log. The environment
-    variable ARM_FILE tells the process where it finds the point at which it shall crash."""
+    """The current process with this name, or none. `folder` is its working directory and holds its log. The environment
+    variable ARM_FILE names the file with the point at which the process crashes."""
 
     def __init__(self, name: str, folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.exits: list[int] = []
@@ -33,7 +33,7 @@ class Supervised:
         self._environment = {"ARM_FILE": str(self._armed), **environment}
 
     def start(self, clock_hours: int = 0) -> None:
-        """Start it where it does not run; `clock_hours` is what its clock is off by."""
+        """Start the process unless it is running; `clock_hours` is the error of its clock."""
         self.wanted = True
         if self.process is not None:
             return
@@ -41,7 +41,7 @@ class Supervised:
         self.process = Program(self.command, self._log, self._environment | clock, self._folder)
 
     def arm(self, point: str) -> None:
-        """It shall crash when it comes to this point of a transaction."""
+        """Let the process crash when it reaches this point of a transaction."""
         self.disarm()
         self._armed.symlink_to(point)
 
@@ -57,7 +57,7 @@ class Supervised:
         return self.process is not None and not self.process.ended
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to all its processes, where it runs; SIGTERM to the first alone, which passes it on."""
+        """Send a signal to all processes of the group; SIGTERM only to the first, which forwards it."""
         if self.process is not None and number is signal.SIGTERM:
             self.process.process.terminate()
         elif self.process is not None:
@@ -68,7 +68,7 @@ class Supervised:
         self.send(signal.SIGTERM)
 
     def tend(self, now: float) -> None:
-        """Reap it where it has ended, and start it again where it is wanted."""
+        """Reap the process if it has ended, and restart it if it is to run."""
         if self.process is not None and self.process.ended:
             self.exits.append(self.process.wait())
             self.process = None
@@ -88,7 +88,7 @@ class Supervised:
         self.exits.append(self.process.wait())
         self.process = None
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self._log.read_text(errors="replace") if self._log.is_file() else ""
 
 

@@ -1,4 +1,4 @@
-"""What a reader of committed records sees while faults happen: how many records, and the longest stall of a partition."""
+"""Counts of a reader of committed records during faults: the records, and the longest stall of a partition."""
 
 import threading
 import time
@@ -36,13 +36,13 @@ class Watch(threading.Thread):
         while not self._closing.is_set():
             messages = self._follower.take(TAKE_SECONDS)
             now = time.monotonic()
-            good = [message for message in messages if message.timestamp()[1] >= self._since_ms]
-            self.seen += len(good)
-            for partition in {message.partition() or 0 for message in good if message.topic() == self._first}:
+            counted = [message for message in messages if message.timestamp()[1] >= self._since_ms]
+            self.seen += len(counted)
+            for partition in {message.partition() or 0 for message in counted if message.topic() == self._first}:
                 self.stalls.arrived(partition, now)
 
-    def begin_anew(self, since_ms: int) -> None:
-        """Count only answers to events of this time (Unix ms) or later; their answers bear it."""
+    def restart(self, since_ms: int) -> None:
+        """Count only answers to events of this time (Unix ms) or later; answers have the time of their events."""
         self._since_ms, self.seen = since_ms, 0
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The pages: their reference tables are made from the code, their blocks run, and their links lead somewhere."""
+"""The pages: their reference tables are made from the code, their blocks run, and the targets of their links exist."""
 
 import sys
 

@@ -9,7 +9,7 @@ from tests.support.environment import ROOT
 
 
 def main() -> int:
-    """Exit code 0 where every part is as the code says or was written, 1 where one is stale."""
+    """Return exit code 0 if every part agrees with the code or was written, 1 if one is stale."""
     parser = argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the parts that are stale")
     write = parser.parse_args().write

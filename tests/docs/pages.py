@@ -15,43 +15,43 @@ BLOCK = re.compile(r"^ *<!-- run: (?P<name>[\w-]+) -->\n(?P<indent> *)```\w+\n(?
 
 
 def pages() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / name for name in listed.splitlines() if (ROOT / name).is_file()]
+    output = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in output.splitlines() if (ROOT / name).is_file()]
 
 
 def blocks(page: str) -> dict[str, str]:
-    """The named blocks of a page, in its order. Raises ValueError where two have one name, or a name has no block."""
-    found: dict[str, str] = {}
+    """Return the named blocks of a page, in its order. Raises ValueError if two have the same name, or a name has no block."""
+    texts: dict[str, str] = {}
     text = (ROOT / page).read_text()
     for match in BLOCK.finditer(text):
-        if match["name"] in found:
-            raise ValueError(f"{page} has two blocks {match['name']!r}: give each a name of its own")
-        found[match["name"]] = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
-    if lost := {
-        name for name in re.findall(r"<!-- run: ([\w-]+) -->", text) if name not in found and "`<!-- run: " not in text
+        if match["name"] in texts:
+            raise ValueError(f"{page} has two blocks {match['name']!r}: give each its own name")
+        texts[match["name"]] = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
+    if missing := {
+        name for name in re.findall(r"<!-- run: ([\w-]+) -->", text) if name not in texts and "`<!-- run: " not in text
     }:
-        raise ValueError(f"{page}: no block follows {', '.join(sorted(lost))}")
-    return found
+        raise ValueError(f"{page}: no block follows {', '.join(sorted(missing))}")
+    return texts
 
 
 def lines(page: str, name: str) -> list[str]:
-    """The lines of a named shell block without their comments; a continued line is one line."""
+    """Return the lines of a named shell block without their comments; a continued line is one line."""
     text = blocks(page)[name].replace("\\\n", " ")
     return [line for raw in text.splitlines() if (line := re.sub(r"(^|\s+)# .*", "", raw).strip())]
 
 
 def put(text: str, name: str, content: str) -> str:
-    """The page's text with this content in its generated part. Raises ValueError where the page has no such part."""
+    """Return the page's text with this content in its generated part. Raises ValueError if the page has no such part."""
     begin, end = f"<!-- made: {name} -->\n", f"<!-- end: {name} -->"
     before, opened, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
     if not (opened and closed):
-        raise ValueError(f"there is no place for {name!r}: it stands between {begin!r} and {end!r}")
+        raise ValueError(f"there is no place for {name!r}: it lies between {begin!r} and {end!r}")
     return before + begin + content + end + after
 
 
 def links(page: Path) -> Iterator[str]:
-    """The targets of a page's Markdown links and pictures that are files here, without `#...`."""
+    """Yield the targets of a page's Markdown links and pictures that are files here, without `#...`."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if not re.match(r"https?://|#", target):
             yield target.partition("#")[0]

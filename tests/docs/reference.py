@@ -97,16 +97,16 @@ def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, l
 
 
 def docstrings(model: type) -> dict[str, str]:
-    """The string that stands below each of a class's attributes, its own and inherited ones."""
-    found: dict[str, str] = {}
+    """Return the docstring below each attribute of a class, its own and inherited ones."""
+    texts: dict[str, str] = {}
     for base in reversed([base for base in model.__mro__ if base.__module__.partition(".")[0] not in FOREIGN]):
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(tree, ast.ClassDef)
         for before, after in zip(tree.body, tree.body[1:], strict=False):
             match before, after:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    found[name] = " ".join(words.split())
-    return found
+                    texts[name] = " ".join(words.split())
+    return texts
 
 
 def _default(field: FieldInfo) -> str:
@@ -137,7 +137,7 @@ def _name(kind: Any) -> str:
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_name(one) for one in arguments if one is not NoneType))
+        return " or ".join(dict.fromkeys(_name(argument) for argument in arguments if argument is not NoneType))
     if origin is list:
         return f"list of {_name(arguments[0])}"
     if origin is dict:
@@ -146,7 +146,7 @@ def _name(kind: Any) -> str:
 
 
 def commands(app: typer.Typer) -> str:
-    """One row a command of a program: what it does. Its `--help` explains its options."""
+    """Return one row per command of a program with its summary. Its `--help` explains its options."""
     group: Any = typer.main.get_command(app)
     rows = []
     for name, command in sorted(flat(group.commands)):
@@ -156,14 +156,14 @@ def commands(app: typer.Typer) -> str:
 
 
 def flat(named: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Commands by name; those of a group have the group's name before their own."""
+    """Yield commands by name. The name of a command in a group begins with the name of the group."""
     for name, command in named.items():
         inner = getattr(command, "commands", None)
         yield from flat(inner, f"{prefix}{name} ") if inner else ((prefix + name, command),)
 
 
 def metrics(registry: CollectorRegistry) -> str:
-    """One row a metric: its name as it is exported, kind, labels and help."""
+    """Return one row per metric: its exported name, kind, labels and help."""
     suffix = {"counter": "_total", "info": "_info"}
     rows = []
     for family in registry.collect():
@@ -175,23 +175,23 @@ def metrics(registry: CollectorRegistry) -> str:
 
 
 def alerts() -> str:
-    """One row an alert, with a link to its runbook."""
+    """Return one row per alert, with a link to its runbook."""
     rows = []
     for rule in alert_rules():
-        name, said = rule["alert"], rule["annotations"]["summary"]
-        rows.append([f"[{name}](runbooks/{name}.md)", rule["labels"]["severity"], re.sub(r"\{\{.*?\}\}", "…", said)])
+        name, summary = rule["alert"], rule["annotations"]["summary"]
+        rows.append([f"[{name}](runbooks/{name}.md)", rule["labels"]["severity"], re.sub(r"\{\{.*?\}\}", "…", summary)])
     return _table(["alert", "severity", ""], rows)
 
 
 def score_record() -> str:
-    """One row a field of the score record, after its Avro schema."""
+    """Return one row per field of the score record, from its Avro schema."""
     printed = CliRunner().invoke(scorer, ["schema", "--scores", "--format", "avro"])
     rows = [[f"`{field['name']}`", _record_type(field["type"])] for field in json.loads(printed.stdout)["fields"]]
     return _table(["field", "type"], rows)
 
 
 class _FormattedLines(logging.Handler):
-    """Collects log records as JSON lines, each a second after the one before."""
+    """A log handler that collects records as JSON lines, each one second after the line before."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -211,7 +211,7 @@ def log_lines() -> str:
     root.addHandler(formatted)
     root.setLevel(logging.INFO)
     try:
-        headings = [heading for heading, log_one in _log_examples(formatted.owner) if log_one() is None]
+        headings = [heading for heading, log_example in _log_examples(formatted.owner) if log_example() is None]
     finally:
         root.removeHandler(formatted)
         root.setLevel(level)
@@ -237,7 +237,7 @@ def _log_examples(owner: dict[str, str]) -> Iterator[tuple[str, Callable[[], Non
 
 
 def audit_counts(report: type[Report]) -> str:
-    """One row a field of an audit's report but `clean`. Raises ValueError for a field without a docstring."""
+    """Return one row per field of an audit's report except `clean`. Raises ValueError for a field without a docstring."""
     words = docstrings(report)
     names = [field.name for field in dataclasses.fields(report)]
     if bare := [name for name in names if name not in words]:
@@ -254,14 +254,14 @@ def client_properties_rejected() -> str:
 
 
 def client_properties_allowed() -> str:
-    """The properties of the Kafka client that `extra` may state, and which of them are secrets."""
+    """Return the properties of the Kafka client that `extra` may state, and which of them are secrets."""
     allowed = ", ".join(f"`{key}`" for key in sorted(client_properties.ALLOWED))
     secret = ", ".join(f"`{key}`" for key in sorted(client_properties.SECRET))
     return f"Printed: {allowed}.\n\nNever printed: {secret}.\n"
 
 
 def registry_properties_allowed() -> str:
-    """The same of `schema_registry.extra`."""
+    """Return the properties that `schema_registry.extra` may state, and which of them are secrets."""
     allowed = ", ".join(f"`{key}`" for key in sorted(registry_properties.ALLOWED))
     secret = ", ".join(f"`{key}`" for key in sorted(registry_properties.SECRET))
     return f"Printed: {allowed}.\n\nNever printed: {secret}.\n"
@@ -275,11 +275,11 @@ def roles_and_commands() -> str:
 
 def _record_type(kind: Any) -> str:
     if isinstance(kind, list):
-        return " or ".join(_record_type(one) for one in [*kind[1:], kind[0]])
+        return " or ".join(_record_type(part) for part in [*kind[1:], kind[0]])
     if isinstance(kind, str):
         return RECORD_WORDS[kind]
     if kind["type"] == "record":
-        return "object of " + ", ".join(f"`{one['name']}` ({_record_type(one['type'])})" for one in kind["fields"])
+        return "object of " + ", ".join(f"`{part['name']}` ({_record_type(part['type'])})" for part in kind["fields"])
     if kind["type"] == "map":
         return f"object of {_record_type(kind['values'])}"
     return f"array of {_record_type(kind['items'])}" if kind["type"] == "array" else _record_type(kind["type"])

@@ -61,8 +61,8 @@ def test_our_commands_take_these_options(line: str) -> None:
     command = group.commands[verb]  # type: ignore[attr-defined]
     if (inner := getattr(command, "commands", None)) is not None:
         command, *arguments = inner[arguments[0]], *arguments[1:]
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    assert {argument for argument in arguments if argument.startswith("--")} <= known
+    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert {argument for argument in arguments if argument.startswith("--")} <= options
     assert OURS
 
 
@@ -86,13 +86,13 @@ def test_the_values_on_the_page_are_those_of_the_example(name: str) -> None:
 
 def values_on_pages() -> list[tuple[str, str]]:
     """Return the page and text of each YAML block in deploy/ that has values of the chart: `config` or `relays`."""
-    known = set(yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text()))
+    value_names = set(yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text()))
     listed = []
     for page in sorted((ROOT / "deploy").rglob("*.md")):
         for block in re.findall(r"^ *```yaml\n(.*?)^ *```$", page.read_text(), re.DOTALL | re.MULTILINE):
             text = textwrap.dedent(block)
             values = yaml.safe_load(text)
-            if isinstance(values, dict) and {"config", "relays"} & set(values) and set(values) <= known:
+            if isinstance(values, dict) and {"config", "relays"} & set(values) and set(values) <= value_names:
                 listed.append((str(page.relative_to(ROOT)), text))
     return listed
 
@@ -159,11 +159,11 @@ def test_every_secret_that_pods_mount_is_created() -> None:
 @needs_helm
 def test_every_user_of_a_certificate_exists() -> None:
     users = of_kind(rendered("kafka/eu-west"), "KafkaUser") | of_kind(rendered("kafka/training"), "KafkaUser")
-    asked = set(re.findall(r"^certificates ([\w-]+) ", "\n".join(LINES), re.MULTILINE)) | set(
+    named = set(re.findall(r"^certificates ([\w-]+) ", "\n".join(LINES), re.MULTILINE)) | set(
         re.findall(r"user `([\w-]+)`", TEXT)
     )
-    assert asked
-    assert asked <= set(users)
+    assert named
+    assert named <= set(users)
 
 
 @needs_helm

@@ -1,4 +1,4 @@
-"""The commands of the page on topics and users create what the chart creates for Strimzi, and remove it again.
+"""The commands of the page on topics and users create the topics and users that the chart creates for Strimzi, and remove them.
 
 The commands of Kafka and kubectl are programs that record their arguments.
 """
@@ -135,7 +135,7 @@ def test_the_commands_grant_the_rights_of_each_user(tmp_path: Path) -> None:
 
 
 @needs_helm
-def test_the_commands_remove_what_they_created(tmp_path: Path) -> None:
+def test_the_commands_remove_the_topics_and_users_that_they_created(tmp_path: Path) -> None:
     instruction = re.search(r"with `(acls\(\) \{.*?\})`", (ROOT / PAGE).read_text().partition("## Remove them")[2], re.DOTALL)
     assert instruction
     recorded = commands(

@@ -1,4 +1,4 @@
-"""What the pages and the programs' hints point at exists: files, sections, named blocks."""
+"""The files, sections and named blocks to which pages and the hints of programs point exist."""
 
 import re
 from pathlib import Path
@@ -13,13 +13,13 @@ PACKAGES = ("scorer", "publisher", "model_registry")
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub generates them."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_links_lead_somewhere(name: str) -> None:
+def test_the_targets_of_links_exist(name: str) -> None:
     page = ROOT / name
     assert [link for link in pages.links(page) if not (page.parent / link).exists()] == []
     for target, anchor in re.findall(r"\]\(([^)\s#:]*\.md)#([^)\s]+)\)", page.read_text()):
@@ -29,7 +29,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_modules_and_folders_that_pages_name_exist(name: str) -> None:
-    """Of paths in backquotes that begin with one of our folders."""
+    """The test checks paths in backquotes that begin with one of our folders."""
     text = (ROOT / name).read_text()
     named = re.findall(r"`((?:scorer|publisher|model_registry|deploy|tests)/[\w./-]+)`", text)
     assert [path for path in named if not (ROOT / path).exists()] == []

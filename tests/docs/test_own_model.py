@@ -1,4 +1,4 @@
-"""What the page on models says, done: a model of one's own trained, packaged, pushed, promoted; a version signed, verified."""
+"""The instructions of the pages on models: train, package, push and promote your own model; sign and verify a version."""
 
 import json
 import re
@@ -33,18 +33,18 @@ def with_scikit_learn(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return Finished(folder, tutorial.follow(folder, "scikit-learn"))
 
 
-def assert_made_a_version(finished: Finished) -> None:
+def assert_version_was_promoted(finished: Finished) -> None:
     assert "prod: nothing -> 1.0.0 (revision 1)" in finished.printed[-1]
     examples = (finished.folder / "fraud-1.0.0" / "golden.jsonl").read_text().splitlines()
     assert {json.loads(line)["score"] > 0.2 for line in examples} == {True, False}
 
 
 def test_the_tutorial_makes_a_version_with_scikit_learn(with_scikit_learn: Finished) -> None:
-    assert_made_a_version(with_scikit_learn)
+    assert_version_was_promoted(with_scikit_learn)
 
 
 def test_the_tutorial_makes_a_version_with_lightgbm(tmp_path: Path) -> None:
-    assert_made_a_version(Finished(tmp_path, tutorial.follow(tmp_path, "lightgbm")))
+    assert_version_was_promoted(Finished(tmp_path, tutorial.follow(tmp_path, "lightgbm")))
 
 
 def test_the_lightgbm_recipe_installs_packaging() -> None:
@@ -53,7 +53,7 @@ def test_the_lightgbm_recipe_installs_packaging() -> None:
     assert {"onnxmltools", "packaging"} <= set(installed.split())
 
 
-def test_init_leaves_open_what_the_tutorial_shows(with_scikit_learn: Finished) -> None:
+def test_init_leaves_the_points_open_that_the_tutorial_shows(with_scikit_learn: Finished) -> None:
     _, drafted, *_ = with_scikit_learn.printed
     page = (ROOT / tutorial.PAGE).read_text()
     shown = [line.partition(" ...")[0] for line in page.splitlines() if line.startswith("open  ")]
@@ -105,7 +105,7 @@ def test_the_pages_commands_work_with_its_policy(tmp_path: Path, monkeypatch: py
 
 
 def outputs(lines: list[list[str]]) -> list[str]:
-    """What these commands of model-registry print."""
+    """Run these commands of model-registry, and return their outputs."""
     results = []
     for program, *arguments in lines:
         assert program == "model-registry"
@@ -114,6 +114,6 @@ def outputs(lines: list[list[str]]) -> list[str]:
     return [result.stdout for result in results]
 
 
-def test_the_pages_comparison_is_one() -> None:
-    said = json.loads(pages.blocks(ATTESTATIONS)["comparison"])
-    predicates.check(predicates.COMPARISON, said, said["challenger"]["digest"])
+def test_the_comparison_on_the_page_is_valid() -> None:
+    comparison = json.loads(pages.blocks(ATTESTATIONS)["comparison"])
+    predicates.check(predicates.COMPARISON, comparison, comparison["challenger"]["digest"])

@@ -51,7 +51,7 @@ def quoted(page: str) -> list[str]:
 
 
 def fragments(text: str) -> list[str]:
-    """Return the constant parts of a quoted text: `...` and numbers stand for values."""
+    """Return the constant parts of a quoted text: `...` and numbers represent values."""
     return [part.strip() for part in re.split(r"\.\.\.|\d+", text) if part.strip()]
 
 
@@ -70,7 +70,7 @@ def test_quotes_and_tables_of_messages_are_quoted_texts(page: str, texts: list[s
     assert quoted(page) == texts
 
 
-def test_numbers_and_ellipses_stand_for_values() -> None:
+def test_numbers_and_ellipses_represent_values() -> None:
     assert fragments("worker 0 ended with code ...: it hung") == ["worker", "ended with code", ": it hung"]
 
 

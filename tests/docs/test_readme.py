@@ -1,5 +1,5 @@
-"""What the pages say, done: commands, configurations, producer and consumer, and a model of one's own. Named blocks run as they
-stand: only addresses and the names of topics, group and repository are exchanged for the test's own."""
+"""The instructions of the pages: commands, configurations, producer and consumer, your own model. Named blocks run unchanged,
+except that addresses and the names of topics, group and repository are exchanged for those of the test."""
 
 import json
 import os
@@ -39,12 +39,12 @@ def lines(page: str, name: str) -> list[str]:
 
 
 def line_of(page: str, name: str, beginning: str) -> str:
-    """The first line of a named block that begins so."""
+    """Return the first line of a named block with this beginning."""
     return next(line for line in lines(page, name) if line.startswith(beginning))
 
 
 class Reader:
-    """A newcomer in a checkout of the sources, whose `scorer.yaml` is the README's. What was started is ended."""
+    """A newcomer in a checkout of the sources, whose `scorer.yaml` is the README's. `close` ends its processes."""
 
     def __init__(self, folder: Path, servers: str, name: str) -> None:
         self.folder, self.name = folder, name
@@ -70,11 +70,11 @@ class Reader:
         return re.sub(r"(?<![\w/.-])flights(?![\w-])", f"{self.name}.flights", text)
 
     def shell(self, line: str, *, code: int | None = 0) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-c", self.ours(line)], cwd=self.folder, capture_output=True, text=True, check=False, env=self.environment
         )
-        assert code in (None, done.returncode), f"{self.ours(line)}: {done.stdout}{done.stderr}"
-        return done.stdout
+        assert code in (None, completed.returncode), f"{self.ours(line)}: {completed.stdout}{completed.stderr}"
+        return completed.stdout
 
     def forked(self, line: str, *, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run a command without a shell, forked (`tests/support/warm.py`): a new process takes 0.6 s of CPU time more.
@@ -82,8 +82,10 @@ class Reader:
         Use it for polls, and for lines that another test types into a shell.
         """
         program, *arguments = shlex.split(self.ours(line))
-        done = warm.run([command(program), *arguments], self.folder, environment=self.environment)
-        result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+        completed = warm.run([command(program), *arguments], self.folder, environment=self.environment)
+        result = subprocess.CompletedProcess(
+            completed.args, completed.returncode, completed.stdout.decode(), completed.stderr.decode()
+        )
         assert code in (None, result.returncode), result
         return result
 
@@ -92,7 +94,7 @@ class Reader:
         return self._running[-1]
 
     def quickstart(self) -> "Terminal":
-        """The README's quickstart; its last line goes on for ever. The commands before it are forked."""
+        """Run the README's quickstart; its last command does not end. The commands before it are forked."""
         *before, last = lines(README, "quickstart")
         assert last == RUN
         for line in before:
@@ -103,11 +105,11 @@ class Reader:
         return self.start(last)
 
     def python(self, block: str) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", self.ours(block)], capture_output=True, text=True, check=False, timeout=120
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
     def close(self) -> None:
         for terminal in self._running:
@@ -115,7 +117,7 @@ class Reader:
 
 
 class Terminal:
-    """A terminal of its own for one command: programs hold lines back where they write into a pipe."""
+    """A pseudo terminal for one command: programs buffer their lines if they write into a pipe."""
 
     def __init__(self, line: str, folder: Path, environment: dict[str, str]) -> None:
         ours, theirs = pty.openpty()
@@ -168,19 +170,19 @@ def test_the_quickstart_the_producer_and_the_consumer_work(reader: Reader) -> No
 
 def test_the_second_terminal_of_the_quickstart_moves_versions(reader: Reader) -> None:
     reader.quickstart()
-    said = [reader.shell(line) for line in lines(README, "moves")]
-    assert [json.loads(line)["status"] for line in said[-2].splitlines()]
+    outputs = [reader.shell(line) for line in lines(README, "moves")]
+    assert [json.loads(line)["status"] for line in outputs[-2].splitlines()]
     assert workers_serve(reader, "1.0.0")
 
 
-def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
+def test_a_rollout_runs_as_on_the_page(reader: Reader) -> None:
     reader.quickstart()
     until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
     emit = line_of(PRODUCE, "emit", "scorer emit")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 400)))
     reader.shell(emit)
     compare, name, run, judge, *moves, lineage, rollback = lines(ROLLOUTS, "rollout")
-    reader.shell(compare, code=None)  # whether it passes is the model's
+    reader.shell(compare, code=None)  # the model decides whether it passes
     reader.shell(name)
     shadow = reader.start(run)
     until(lambda: "2.0.0" in reader.forked("scorer status scorer.yaml --json").stdout, "the candidate in the shadow")
@@ -195,7 +197,7 @@ def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
     reader.shell(rollback)
 
 
-def test_a_plan_is_followed_as_the_page_says(reader: Reader) -> None:
+def test_a_plan_runs_as_on_the_page(reader: Reader) -> None:
     reader.quickstart()
     until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 400)))
@@ -212,7 +214,9 @@ def test_a_plan_is_followed_as_the_page_says(reader: Reader) -> None:
     )
     for line in asks:
         reader.shell(line)
-    until(lambda: reader.forked(f"{status} --json").stdout.count('"moved"') == 2, "the canary, as a person said")
+    until(
+        lambda: reader.forked(f"{status} --json").stdout.count('"moved"') == 2, "the canary, after the decision of an operator"
+    )
     reader.shell(abort)
     until(lambda: "aborted" in reader.forked(status).stdout, "its end")
     assert "aborted" in reader.shell(status)
@@ -221,7 +225,7 @@ def test_a_plan_is_followed_as_the_page_says(reader: Reader) -> None:
 
 
 @pytest.mark.debian("kcat")
-def test_kcat_writes_and_reads_what_the_page_says(reader: Reader) -> None:
+def test_kcat_writes_and_reads_the_records_of_the_page(reader: Reader) -> None:
     reader.quickstart()
     (reader.folder / "event").write_bytes(b"UA-1545|" + next(flights.lines()) + b"\n")
     reader.shell(f"{line_of(PRODUCE, 'emit', 'kcat -P')} < event")
@@ -229,7 +233,7 @@ def test_kcat_writes_and_reads_what_the_page_says(reader: Reader) -> None:
     assert json.loads(record)["status"] == "scored"
 
 
-def test_versions_tell_producers_their_schemas_and_what_they_would_break(reader: Reader) -> None:
+def test_versions_report_their_schemas_and_incompatible_changes_to_producers(reader: Reader) -> None:
     for line in lines(README, "quickstart")[:-2]:
         reader.shell(line)
     schema, broken = lines(PRODUCE, "contract")
@@ -240,7 +244,7 @@ def test_versions_tell_producers_their_schemas_and_what_they_would_break(reader:
     reader.shell(*lines(SIGNATURE, "push"))
 
 
-def test_a_model_of_ones_own_is_served(reader: Reader, unique: str) -> None:
+def test_your_own_model_is_served(reader: Reader, unique: str) -> None:
     tutorial.follow(reader.folder, "scikit-learn")
     configuration = reader.ours(pages.blocks(tutorial.PAGE)["fraud-configuration"])
     exchanged = configuration.replace("orders", f"{unique}.orders").replace("name: fraud", f"name: {unique}")
@@ -257,7 +261,7 @@ def test_a_model_of_ones_own_is_served(reader: Reader, unique: str) -> None:
 
 @pytest.fixture
 def secure_registry(tmp_path: Path) -> Iterator[tuple[DockerRegistry, Path]]:
-    """A registry behind TLS, as all but those on loopback are, and the authority to trust."""
+    """A registry behind TLS, as all registries except those on loopback are, and the authority to trust."""
     folder, authority = tmp_path / "tls", trustme.CA()
     folder.mkdir()
     issued = authority.issue_cert("localhost")
@@ -286,10 +290,10 @@ def test_the_registrys_verbs_work_and_are_followed_by_a_scorer(
     typed = lines(CHANNELS, "registry")
     watch = reader.start(next(line for line in typed if " watch " in line))
     until(lambda: "after revision 1" in watch.talk.read_text(), "watch to begin: it shows later moves only")
-    said = {line.split()[1]: reader.shell(line) for line in typed if " watch " not in line}
-    assert list(said) == ["push", "inspect", "promote", "rollback", "status", "prune"]
-    assert "~ model.onnx" in said["inspect"]
-    assert "1.3.0 -> 1.4.0 (revision 2)" in said["promote"]
-    assert "1.4.0 -> 1.3.0 (revision 3, back to revision 1)" in said["rollback"]
-    assert "calibration" in said["status"]
+    outputs = {line.split()[1]: reader.shell(line) for line in typed if " watch " not in line}
+    assert list(outputs) == ["push", "inspect", "promote", "rollback", "status", "prune"]
+    assert "~ model.onnx" in outputs["inspect"]
+    assert "1.3.0 -> 1.4.0 (revision 2)" in outputs["promote"]
+    assert "1.4.0 -> 1.3.0 (revision 3, back to revision 1)" in outputs["rollback"]
+    assert "calibration" in outputs["status"]
     assert [json.loads(line)["revision"] for line in watch.lines(2)] == [2, 3]

@@ -1,4 +1,4 @@
-"""The page on training code of one's own, done as it stands, and its example for scikit-learn on the same orders."""
+"""The instructions of the page on your own training code, and its example for scikit-learn on the same orders."""
 
 import json
 from pathlib import Path
@@ -44,8 +44,8 @@ def test_the_example_of_the_page_is_promoted_and_reproduced(reader: Reader) -> N
     shown = " ".join(reader.shell(show).split())
     assert "num_leaves" in shown
     assert "better than chance" in shown
-    found = json.loads(reader.shell(f"{reproduce} --json"))
-    assert (found["same"], "because" in found) == (True, False)
+    reproduction = json.loads(reader.shell(f"{reproduce} --json"))
+    assert (reproduction["same"], "because" in reproduction) == (True, False)
 
 
 def test_scikit_learn_with_a_column_transformer_is_promoted_and_reproduced(reader: Reader) -> None:
@@ -54,9 +54,9 @@ def test_scikit_learn_with_a_column_transformer_is_promoted_and_reproduced(reade
     path = reader.folder / "training.yaml"
     path.write_text(path.read_text().replace("lightgbm_orders", "sklearn_orders").replace("num_leaves", "max_leaf_nodes"))
     run, _, reproduce = pages.lines(PAGE, "first")
-    found = json.loads(reader.shell(f"{run} --json"))
-    assert found["outcome"] == "promoted"
-    assert found["search"]["best"]["score"] > 0.6
+    result = json.loads(reader.shell(f"{run} --json"))
+    assert result["outcome"] == "promoted"
+    assert result["search"]["best"]["score"] > 0.6
     assert json.loads(reader.shell(f"{reproduce} --json"))["same"]
 
 

@@ -1,4 +1,4 @@
-"""What the pages state of the code is so: generated tables, dead letters, exit codes, pictures, the score record."""
+"""The pages agree with the code: generated tables, dead letters, exit codes, pictures, the score record."""
 
 import json
 import re
@@ -35,7 +35,7 @@ FIELDS, LENGTHS, TEXT_MODELS, OWN_MODEL = (
 
 
 @pytest.mark.parametrize("part", list(reference.PARTS), ids=":".join)
-def test_a_generated_part_is_as_the_code_says(part: tuple[str, str]) -> None:
+def test_a_generated_part_agrees_with_the_code(part: tuple[str, str]) -> None:
     page, name = part
     text = (ROOT / page).read_text()
     assert pages.put(text, name, reference.PARTS[part]()) == text, "python -m tests.docs --write"
@@ -46,21 +46,21 @@ def test_the_schema_of_the_chart_has_the_names_of_all_settings() -> None:
 
 
 def test_every_generated_part_of_a_page_has_its_maker() -> None:
-    found = {
+    parts = {
         (str(page.relative_to(ROOT)), name)
         for page in pages.pages()
         for name in re.findall(r"^<!-- made: ([\w-]+) -->$", page.read_text(), re.MULTILINE)
     }
-    assert found == set(reference.PARTS)
+    assert parts == set(reference.PARTS)
 
 
-def test_every_setting_has_a_row_and_words_of_its_own() -> None:
+def test_every_setting_has_its_own_row_and_description() -> None:
     rows = re.findall(r"^\| `([A-Za-z_.]+)` \| (.+) \| (.+) \| (.+) \|$", reference.settings(), re.MULTILINE)
     assert {name for name, *_ in rows} == setting_names(Settings)
     assert all(words.endswith(".") for *_, words in rows)
 
 
-def test_a_setting_without_a_docstring_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_without_a_docstring_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     class Bare(BaseModel):
         count: int = 1
 
@@ -70,14 +70,14 @@ def test_a_setting_without_a_docstring_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("report", [EventReport, RegionsReport, CopyReport])
-def test_every_field_of_an_audits_report_is_told(report: type[Report]) -> None:
+def test_every_field_of_an_audits_report_is_documented(report: type[Report]) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (fault)? ?\| (.+) \|$", reference.audit_counts(report), re.MULTILINE)
     assert {"clean", *(name for name, *_ in rows)} == set(report().to_dict())
     assert {name for name, fault, _ in rows if fault} == set(report().faults)
     assert all(words.endswith(".") for *_, words in rows)
 
 
-def test_every_reason_and_header_of_a_dead_letter_is_told() -> None:
+def test_every_reason_and_header_of_a_dead_letter_is_documented() -> None:
     section = (ROOT / "scorer/docs/dead-letters.md").read_text().partition("\n## ")[0]
     assert set(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE)) == {reason.value for reason in Reason}
     assert {name for name in headers.DEAD_LETTER_HEADERS if f"`{name}`" not in section} == set()
@@ -101,8 +101,8 @@ def test_the_carried_fields_of_the_page_are_those_of_its_example() -> None:
     output = OutputSettings.model_validate(yaml.safe_load(pages.blocks(READ_SCORES)["carry"])["output"])
     (example,) = re.findall(r'`"carried": (\{.+\})`', (ROOT / READ_SCORES).read_text())
     event = json.loads('{"amount": 12.5, "items": [], "after": {"id": "c-1"}}')
-    found = {one.name: one.fitted(follow_path(event, one.path)) for one in output.carry}
-    assert found == json.loads(example)
+    carried = {field.name: field.fitted(follow_path(event, field.path)) for field in output.carry}
+    assert carried == json.loads(example)
     assert f"{LONGEST:,} bytes" in (ROOT / READ_SCORES).read_text()
 
 
@@ -110,15 +110,15 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     blocks = pages.blocks(SIGNATURE) | pages.blocks(FIELDS) | pages.blocks(LENGTHS) | pages.blocks(TEXT_MODELS)
     example = json.loads(blocks["golden"])
     assert {field.name for field in parse_signature(blocks["signature"]).fields} == set(example["event"])
-    given = {one.tensor: one.full_shape for one in parse_signature(blocks["shapes"]).inputs}
-    assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
+    shapes = {item.tensor: item.full_shape for item in parse_signature(blocks["shapes"]).inputs}
+    assert shapes == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
     answers = parse_signature(blocks["answers"])
     score = json.loads(blocks["answers-score"])
-    assert list(score) == [one.name for one in answers.outputs]
-    assert [one["label"] for one in score["species"]] == ["dog", "cat"]
+    assert list(score) == [item.name for item in answers.outputs]
+    assert [item["label"] for item in score["species"]] == ["dog", "cat"]
     assert parse_lines(json.dumps({"event": {}, "score": score, "tolerance": 0}).encode(), None)
     varying = parse_signature(blocks["lengths"])
-    assert [one.full_shape for one in varying.inputs] == [(None, -1), (None, -1)]
+    assert [item.full_shape for item in varying.inputs] == [(None, -1), (None, -1)]
     page = (ROOT / LENGTHS).read_text()
     buckets = sorted({bucket(length, 512) for length in range(65)})
     assert f"padded to {', '.join(map(str, buckets))}, ..." in page
@@ -137,18 +137,18 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", OWN_MODEL])
 def test_configurations_name_only_settings_that_exist(page: str) -> None:
-    found = [text for name, text in pages.blocks(page).items() if name.endswith("configuration")]
-    assert found
-    for text in found:
+    configurations = [text for name, text in pages.blocks(page).items() if name.endswith("configuration")]
+    assert configurations
+    for text in configurations:
         Settings.model_validate(yaml.safe_load(text))
 
 
-def test_the_picture_of_the_figures_is_the_one_that_the_bench_draws(tmp_path: Path) -> None:
+def test_the_picture_of_the_figures_is_that_of_the_bench(tmp_path: Path) -> None:
     plot.write(plot.KEPT, tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").read_text() == (ROOT / "deploy" / "images" / "benchmark_vs_peers.svg").read_text()
 
 
-def test_the_configuration_of_the_compose_file_is_one() -> None:
+def test_the_configuration_of_the_compose_file_is_valid() -> None:
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
     file = ROOT / "deploy" / compose["configs"]["scorer"]["file"]
     assert Settings.model_validate(yaml.safe_load(file.read_text())).model.plain_http == ["registry:5000"]

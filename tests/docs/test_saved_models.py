@@ -15,7 +15,7 @@ PAGE = "model_registry/docs/saved-models.md"
 
 
 def outputs(name: str, folder: Path) -> list[str]:
-    """Run the lines of a block, and return what they print on stdout."""
+    """Run the lines of a block, and return their outputs."""
     printed = []
     for line in pages.lines(PAGE, name):
         if not line.startswith("model-registry "):

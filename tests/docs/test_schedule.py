@@ -18,7 +18,7 @@ MODEL = "/srv/models/flight-delay"
 FIELD = r"(?:\*|\d+)(?:/\d+)?"
 UNITS = {"service": "training@.service", "timer": "training@.timer"}
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/"}
-"""What cron gives to its commands, apart from the names of the user."""
+"""The environment that cron gives to its commands, apart from the names of the user."""
 
 
 @pytest.fixture
@@ -42,12 +42,14 @@ def test_the_line_of_crontab_starts_a_run(model: Path) -> None:
     assert "%" not in line, "cron replaces it by a new line"
     command = times["command"].replace(MODEL, str(model))
     assert command != times["command"]
-    done = subprocess.run(["/bin/sh", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == USAGE
-    assert "cannot read training.yaml" in done.stderr
+    completed = subprocess.run(
+        ["/bin/sh", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert completed.returncode == USAGE
+    assert "cannot read training.yaml" in completed.stderr
 
 
-def test_a_service_repeats_what_may_succeed_and_nothing_else() -> None:
+def test_a_service_repeats_only_runs_that_may_succeed() -> None:
     service = unit("service")["Service"]
     assert service["Restart"] == "on-failure"
     final = [int(code) for code in service["RestartPreventExitStatus"].split()]
@@ -69,6 +71,6 @@ def test_systemd_accepts_the_units(model: Path, tmp_path_factory: pytest.TempPat
     if (analyze := shutil.which("systemd-analyze")) is None:  # a machine without systemd
         return
     units = [str(folder / file.replace("@", "@flight-delay")) for file in UNITS.values()]
-    done = subprocess.run([analyze, "verify", *units], capture_output=True, text=True, check=False, timeout=120)
-    assert [line for line in done.stderr.splitlines() if str(folder) in line or "training@" in line] == []
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([analyze, "verify", *units], capture_output=True, text=True, check=False, timeout=120)
+    assert [line for line in completed.stderr.splitlines() if str(folder) in line or "training@" in line] == []
+    assert completed.returncode == 0, completed.stderr

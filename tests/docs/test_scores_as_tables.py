@@ -42,15 +42,15 @@ def rig(make_rig: MakeRig) -> Rig:
 
 
 def shell(rig: Rig, block: str) -> list[str]:
-    """Run the commands of a block, and return what each prints."""
+    """Run the commands of a block, and return their outputs."""
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     printed = []
     for line in pages.lines(PAGE, block):
-        done = subprocess.run(
+        completed = subprocess.run(
             ["sh", "-c", line], cwd=rig.folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, f"{line}: {done.stderr}"
-        printed.append(done.stdout)
+        assert completed.returncode == 0, f"{line}: {completed.stderr}"
+        printed.append(completed.stdout)
     return printed
 
 
@@ -69,9 +69,9 @@ def test_the_commands_write_tables(rig: Rig) -> None:
 
 
 def test_the_python_example_runs(rig: Rig) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", pages.blocks(PAGE)["python"]], cwd=rig.folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert "1.0.0" in done.stdout
-    assert done.stdout.splitlines()[-1] == str(COUNT)
+    assert completed.returncode == 0, completed.stderr
+    assert "1.0.0" in completed.stdout
+    assert completed.stdout.splitlines()[-1] == str(COUNT)

@@ -25,7 +25,7 @@ def test_the_configuration_and_the_commands_of_the_page_work(make_rig: MakeRig) 
     joined.rig.delete(joined.topic)
     (check,) = pages.lines(PAGE, "check")
     findings = json.loads(joined.rig.run(*check.split(), "--json").stdout)["checks"]
-    assert [each["detail"] for each in findings if each["check"] == "created topics"] == [f"{joined.topic} (4)"]
+    assert [finding["detail"] for finding in findings if finding["check"] == "created topics"] == [f"{joined.topic} (4)"]
     joined.rows.put([("C-1001", {"bonus": 1.0})])
     tables, get = pages.lines(PAGE, "commands")
     assert "customers" in joined.rig.run(*tables.split()).stdout

@@ -1,5 +1,5 @@
-"""The page on training, done as it stands: a reader's own data becomes events and labels, a model, a promoted version. Only the
-address of the broker and the names of topics and group are exchanged for the test's own."""
+"""The instructions of the page on training: a reader's data becomes events and labels, a model, a promoted version. Only the
+address of the broker and the names of topics and group are exchanged for those of the test."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.support.shared_broker import Broker
 PAGE, KAFKA = "deploy/training/README.md", "127.0.0.1:9092"
 FILES = {"data": "make_orders.py", "scorer": "scorer.yaml", "signature": "signature.json", "training": "training.yaml"}
 FEWER = {"30_000": "12_000", "at_least: 10000": "at_least: 5000"}
-"""What the test changes of the data, for time."""
+"""The test uses less data, to save time."""
 
 
 class Reader:
@@ -38,11 +38,11 @@ class Reader:
 
     def shell(self, line: str, code: int = 0) -> str:
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-c", self.ours(line)], cwd=self.folder, capture_output=True, text=True, check=False, env=environment
         )
-        assert done.returncode == code, f"{line}: {done.stdout}{done.stderr}"
-        return done.stdout
+        assert completed.returncode == code, f"{line}: {completed.stdout}{completed.stderr}"
+        return completed.stdout
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def reader(tmp_path: Path, broker: Broker, unique: str) -> Reader:
     return Reader(tmp_path, broker.bootstrap_servers, unique)
 
 
-def test_ones_own_data_becomes_a_promoted_version(reader: Reader) -> None:
+def test_your_own_data_becomes_a_promoted_version(reader: Reader) -> None:
     make, check, *rest = pages.lines(PAGE, "first")
     reader.shell(make)
     assert len((reader.folder / "orders.jsonl").read_text().splitlines()) == 12_000
     reader.shell(check, code=1)
-    said = [reader.shell(line) for line in rest]
-    assert "the channel prod was moved, revision 1" in said[3]
+    outputs = [reader.shell(line) for line in rest]
+    assert "the channel prod was moved, revision 1" in outputs[3]
     shown = [reader.shell(line) for line in pages.lines(PAGE, "next")]
     assert shown[0].count("promoted") == 1
     assert "better than chance" in " ".join(shown[1].split())
@@ -70,5 +70,5 @@ def test_ones_own_data_becomes_a_promoted_version(reader: Reader) -> None:
     assert "nothing-new" in newest
     assert "run ended: nothing-new" in log
     assert "2 runs and 7 trials" in exported
-    found = json.loads(reader.shell("scorer train show training.yaml prod --evidence --json"))
-    assert (found["verdict"], found["champion"]) == ("passed", None)
+    evidence = json.loads(reader.shell("scorer train show training.yaml prod --evidence --json"))
+    assert (evidence["verdict"], evidence["champion"]) == ("passed", None)

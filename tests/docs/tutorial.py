@@ -1,4 +1,4 @@
-"""Follow the tutorial on a model of one's own: train, draft, fill in, push and promote."""
+"""Follow the tutorial on your own model: train, draft, fill in, push and promote."""
 
 import os
 import subprocess
@@ -28,10 +28,10 @@ def follow(folder: Path, library: str) -> list[str]:
 
 
 def run_line(line: str, folder: Path) -> str:
-    """Run a line of a page in a folder, and return what it prints on stdout; it must succeed."""
+    """Run a line of a page in a folder, and return its standard output; it must succeed."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", line], cwd=folder, env=os.environ | {"PATH": path}, check=False, capture_output=True, text=True
     )
-    assert done.returncode == 0, f"{line}: {done.stderr}"
-    return done.stdout
+    assert completed.returncode == 0, f"{line}: {completed.stderr}"
+    return completed.stdout

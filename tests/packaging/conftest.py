@@ -31,8 +31,8 @@ def install(folder: Path, *wheels: Path) -> Path:
     """
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python3"
-    for one in wheels:
-        command = [sys.executable, "-m", "pip", "--python", str(python), "install", *OPTIONS, str(one)]
+    for wheel in wheels:
+        command = [sys.executable, "-m", "pip", "--python", str(python), "install", *OPTIONS, str(wheel)]
         subprocess.run(command, check=True, capture_output=True)
     (site_packages(python.parent) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return python.parent

@@ -1,4 +1,4 @@
-"""What protoc has made of our Protobuf schemas is what it makes of them today. To make it again:
+"""The checked-in descriptor sets are those that protoc compiles from our Protobuf schemas. To write them:
 
 python -m tests.packaging.test_descriptor_sets
 """
@@ -24,19 +24,19 @@ SETS = {
 """Each descriptor set, and the schema that it describes."""
 
 
-def compiled(kept: Path, text: str, folder: Path) -> FileDescriptorSet:
-    """What protoc makes of a schema, with the files that it imports. The file has the name of the descriptor set."""
-    source, made = folder / f"{kept.stem}.proto", folder / "made"
+def compiled(path: Path, text: str, folder: Path) -> FileDescriptorSet:
+    """Compile a schema with protoc, including the files that it imports, under the file name of the descriptor set."""
+    source, output = folder / f"{path.stem}.proto", folder / "made"
     source.write_text(text)
-    with as_file(files("grpc_tools") / "_proto") as known:
-        options = [f"-I{folder}", f"-I{known}", "--include_imports", f"--descriptor_set_out={made}"]
+    with as_file(files("grpc_tools") / "_proto") as includes:
+        options = [f"-I{folder}", f"-I{includes}", "--include_imports", f"--descriptor_set_out={output}"]
         subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *options, str(source)], check=True)
-    return FileDescriptorSet.FromString(made.read_bytes())
+    return FileDescriptorSet.FromString(output.read_bytes())
 
 
-@pytest.mark.parametrize("kept", SETS, ids=lambda path: path.stem)
-def test_a_descriptor_set_is_what_protoc_makes_of_the_schema(kept: Path, tmp_path: Path) -> None:
-    assert FileDescriptorSet.FromString(kept.read_bytes()) == compiled(kept, SETS[kept], tmp_path)
+@pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
+def test_a_descriptor_set_is_the_output_of_protoc_for_the_schema(path: Path, tmp_path: Path) -> None:
+    assert FileDescriptorSet.FromString(path.read_bytes()) == compiled(path, SETS[path], tmp_path)
 
 
 def test_the_schema_with_carried_fields_is_described_as_protoc_does(tmp_path: Path) -> None:
@@ -45,14 +45,14 @@ def test_the_schema_with_carried_fields_is_described_as_protoc_does(tmp_path: Pa
     theirs = compiled(Path("score.binpb"), schema.protobuf(carry), tmp_path)
     for set_ in (ours, theirs):
         for field in (field for message in set_.file[-1].message_type for field in message.field):
-            field.ClearField("json_name")  # which protoc tells though it follows from the name
-    told = [{message.name: message for message in set_.file[-1].message_type} for set_ in (ours, theirs)]
-    assert told[0] == told[1]
+            field.ClearField("json_name")  # which protoc writes although it follows from the name
+    messages = [{message.name: message for message in set_.file[-1].message_type} for set_ in (ours, theirs)]
+    assert messages[0] == messages[1]
 
 
 if __name__ == "__main__":
     import tempfile
 
-    for kept, text in SETS.items():
+    for path, text in SETS.items():
         with tempfile.TemporaryDirectory() as folder:
-            kept.write_bytes(compiled(kept, text, Path(folder)).SerializeToString(deterministic=True))
+            path.write_bytes(compiled(path, text, Path(folder)).SerializeToString(deterministic=True))

@@ -19,7 +19,7 @@ REMEDY = "both install the Python package model_registry; install each into an e
 
 @pytest.fixture(scope="module")
 def rival(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel like Kubeflow's: with an `__init__.py` of its own, which imports what is not installed."""
+    """A wheel like Kubeflow's, with its own `__init__.py`, which imports a package that is not installed."""
     path = tmp_path_factory.mktemp("rival") / "model_registry-0.3.18-py3-none-any.whl"
     info = "model_registry-0.3.18.dist-info"
     files = {
@@ -52,22 +52,22 @@ def call(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("command", [*([name] for name in COMMANDS), ["python3", "-m", "scorer"], ["scorer", "train"]])
-def test_a_command_whose_modules_were_overwritten_says_so_in_one_line(
+def test_a_command_whose_modules_were_overwritten_reports_it_in_one_line(
     overwritten: Path, tmp_path: Path, command: list[str | Path]
 ) -> None:
-    done = call([overwritten / command[0], *command[1:], "--help"], tmp_path)
+    completed = call([overwritten / command[0], *command[1:], "--help"], tmp_path)
     files = "the distribution model-registry 0.3.18 has overwritten model_registry/__init__.py"
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {files} of {OURS}: {REMEDY}\n"
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr == f"error: {files} of {OURS}: {REMEDY}\n"
 
 
 def test_commands_that_have_overwritten_the_other_warn_and_run(wheel: Path, rival: Path, tmp_path: Path) -> None:
     commands = install(tmp_path / "environment", rival, wheel)
     for command in COMMANDS:
-        done = call([commands / command, "--help"], tmp_path)
-        assert done.returncode == 0
-        assert f"Usage: {command}" in done.stdout
-        assert done.stderr == (
+        completed = call([commands / command, "--help"], tmp_path)
+        assert completed.returncode == 0
+        assert f"Usage: {command}" in completed.stdout
+        assert completed.stderr == (
             f"warning: {OURS} has overwritten model_registry/__init__.py of model-registry 0.3.18: {REMEDY}\n"
         )
 
@@ -80,19 +80,19 @@ def test_an_editable_installation_is_hidden_by_the_other(rival: Path, tmp_path: 
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: scorestream\nVersion: {PROJECT['version']}\n")
     (info / "RECORD").write_text("_scorestream.pth,,\n")
     (packages / "_scorestream.pth").write_text(str(ROOT))
-    done = call([commands / "python3", "-c", "from scorer.entry_points import scorer; scorer()"], tmp_path)
-    hidden = f"the distribution model-registry 0.3.18 hides the package model_registry of {OURS}"
-    assert (done.returncode, done.stderr) == (2, f"error: {hidden}: {REMEDY}\n")
+    completed = call([commands / "python3", "-c", "from scorer.entry_points import scorer; scorer()"], tmp_path)
+    message = f"the distribution model-registry 0.3.18 hides the package model_registry of {OURS}"
+    assert (completed.returncode, completed.stderr) == (2, f"error: {message}: {REMEDY}\n")
 
 
 def test_a_module_that_a_person_changed_is_no_conflict(intact: Path, tmp_path: Path) -> None:
     with (site_packages(intact) / "model_registry" / "__init__.py").open("a") as stream:
         stream.write("# changed\n")
-    done = call([intact / "model-registry", "--help"], tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = call([intact / "model-registry", "--help"], tmp_path)
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
-def test_a_distribution_of_any_name_is_found(intact: Path, tmp_path: Path) -> None:
+def test_a_distribution_of_any_name_is_reported(intact: Path, tmp_path: Path) -> None:
     packages = site_packages(intact)
     module = packages / "model_registry" / "__init__.py"
     module.write_text("raise ImportError\n")
@@ -100,14 +100,16 @@ def test_a_distribution_of_any_name_is_found(intact: Path, tmp_path: Path) -> No
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
     (info / "RECORD").write_text(f"model_registry/__init__.py,sha256={entry_points._digest(module)},\n")
-    done = call([intact / "scorer", "--help"], tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: the distribution other 1 has overwritten model_registry/__init__.py of scorestream")
+    completed = call([intact / "scorer", "--help"], tmp_path)
+    assert completed.returncode == 2
+    assert completed.stderr.startswith(
+        "error: the distribution other 1 has overwritten model_registry/__init__.py of scorestream"
+    )
 
 
 def test_only_the_standard_library_is_imported_before_the_check(intact: Path, tmp_path: Path) -> None:
     shutil.rmtree(site_packages(intact) / "model_registry")
     shutil.rmtree(site_packages(intact) / "publisher")
     (site_packages(intact) / "dependencies.pth").unlink()
-    done = call([intact / "python3", "-c", "import scorer.entry_points as e; e.check_packages()"], tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = call([intact / "python3", "-c", "import scorer.entry_points as e; e.check_packages()"], tmp_path)
+    assert (completed.returncode, completed.stderr) == (0, "")

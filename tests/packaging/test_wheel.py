@@ -1,5 +1,4 @@
-"""The wheel that people install: what is in it, that its commands run where no checkout is, and that what names its version or
-its extras is right."""
+"""The wheel that people install: its files, its commands without a checkout, and the places that name its version or extras."""
 
 import hashlib
 import os
@@ -40,29 +39,29 @@ def test_it_is_named_after_the_project(wheel: Path) -> None:
 
 def test_it_carries_the_licence_unmodified(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        found = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" in name}
-    licence = next(content for name, content in found.items() if name.endswith("/licenses/LICENSE"))
+        files = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" in name}
+    licence = next(content for name, content in files.items() if name.endswith("/licenses/LICENSE"))
     assert hashlib.sha256(licence).hexdigest() == APACHE_2
-    assert b"License-Expression: Apache-2.0" in next(text for name, text in found.items() if name.endswith("/METADATA"))
+    assert b"License-Expression: Apache-2.0" in next(text for name, text in files.items() if name.endswith("/METADATA"))
 
 
 @pytest.mark.parametrize("command", sorted(PROJECT["scripts"]))
 def test_its_commands_run_from_its_own_packages(installed: Path, tmp_path: Path, command: str) -> None:
-    done = subprocess.run([installed / command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"Usage: {command}" in done.stdout
-    say = f"import {', '.join(PACKAGES)}; print(*(package.__file__ for package in ({', '.join(PACKAGES)})))"
-    done = subprocess.run([installed / "python3", "-c", say], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert all(Path(file).is_relative_to(installed.parent) for file in done.stdout.split())
+    completed = subprocess.run([installed / command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert f"Usage: {command}" in completed.stdout
+    script = f"import {', '.join(PACKAGES)}; print(*(package.__file__ for package in ({', '.join(PACKAGES)})))"
+    completed = subprocess.run([installed / "python3", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert all(Path(file).is_relative_to(installed.parent) for file in completed.stdout.split())
 
 
 def test_it_holds_every_file_of_its_packages_and_of_nothing_else(wheel: Path) -> None:
-    listed = ["git", "ls-files", "-z", *PACKAGES, TRAINING[0]]
-    tracked = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
+    command = ["git", "ls-files", "-z", *PACKAGES, TRAINING[0]]
+    tracked = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    places = {name.replace(*TRAINING) for name in filter(None, tracked.decode().split("\0"))}
-    assert names - {"scorer/native/libscorestream.so"} == places
+    expected = {name.replace(*TRAINING) for name in filter(None, tracked.decode().split("\0"))}
+    assert names - {"scorer/native/libscorestream.so"} == expected
 
 
 @pytest.mark.parametrize("command", [["scorer"], ["python3", "-m", "scorer"]])
@@ -71,44 +70,46 @@ def test_the_verbs_of_training_come_from_the_wheel_and_not_from_the_folder_of_th
 ) -> None:
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "__init__.py").write_text("raise ImportError('the package of the user')\n")
-    done = call([installed / command[0], *command[1:], "train", "--help"], tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(f"{verb} " in done.stdout for verb in VERBS)
+    completed = call([installed / command[0], *command[1:], "train", "--help"], tmp_path)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert all(f"{verb} " in completed.stdout for verb in VERBS)
 
 
 def test_the_package_training_is_hidden_from_the_projects_of_users(installed: Path, tmp_path: Path) -> None:
-    found = call([installed / "python3", "-c", "from importlib.util import find_spec; print(find_spec('training'))"], tmp_path)
-    assert (found.returncode, found.stdout) == (0, "None\n")
+    completed = call(
+        [installed / "python3", "-c", "from importlib.util import find_spec; print(find_spec('training'))"], tmp_path
+    )
+    assert (completed.returncode, completed.stdout) == (0, "None\n")
 
 
 def test_runs_of_the_wheel_and_of_a_checkout_have_the_same_environment(installed: Path, tmp_path: Path) -> None:
-    ask = "import sys; sys.path[:0] = sys.argv[1:]; from training import environment; print(environment.digest())"
+    script = "import sys; sys.path[:0] = sys.argv[1:]; from training import environment; print(environment.digest())"
     packages = site_packages(installed)
-    ours = call([installed / "python3", "-c", ask, packages, packages / "scorestream"], tmp_path)
-    theirs = call([installed / "python3", "-c", ask, ROOT, ROOT / "deploy"], tmp_path)
+    ours = call([installed / "python3", "-c", script, packages, packages / "scorestream"], tmp_path)
+    theirs = call([installed / "python3", "-c", script, ROOT, ROOT / "deploy"], tmp_path)
     assert (ours.stdout, ours.stderr) == (theirs.stdout, "")
     assert is_digest(ours.stdout.strip())
 
 
 def test_without_the_extra_one_line_names_the_missing_packages_and_the_remedy(wheel: Path, tmp_path: Path) -> None:
     commands = install(tmp_path / "environment", wheel)
-    others = tmp_path / "dependencies"
-    others.mkdir()
+    dependencies = tmp_path / "dependencies"
+    dependencies.mkdir()
     link = site_packages(commands) / "dependencies.pth"
     for path in Path(link.read_text()).iterdir():
         if not path.name.startswith("lightgbm"):
-            (others / path.name).symlink_to(path)
-    link.write_text(str(others))
-    for words in (["train"], ["train", "--help"], ["train", "run", "training.yaml"]):
-        done = call([commands / "scorer", *words], tmp_path)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == (
+            (dependencies / path.name).symlink_to(path)
+    link.write_text(str(dependencies))
+    for arguments in (["train"], ["train", "--help"], ["train", "run", "training.yaml"]):
+        completed = call([commands / "scorer", *arguments], tmp_path)
+        assert (completed.returncode, completed.stdout) == (2, "")
+        assert completed.stderr == (
             "error: scorer train needs packages that are not installed: lightgbm\n"
             "hint: pip install 'scorestream[cpu,training]'\n"
         )
-    listed = call([commands / "scorer", "--help"], tmp_path)
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert " train " in listed.stdout
+    overview = call([commands / "scorer", "--help"], tmp_path)
+    assert (overview.returncode, overview.stderr) == (0, "")
+    assert " train " in overview.stdout
 
 
 def test_the_extra_all_has_every_extra_that_fits_beside_the_others() -> None:

@@ -34,9 +34,9 @@ class Column:
 
     def beside(self, other: "Column") -> Iterator[tuple[int, int]]:
         for key in self.rows.keys() | other.rows.keys():
-            one, two = self.rows[key], other.rows[key]
-            length = max(len(one), len(two))
-            yield from zip(one.ljust(length, b"\0"), two.ljust(length, b"\0"), strict=True)
+            row, other_row = self.rows[key], other.rows[key]
+            length = max(len(row), len(other_row))
+            yield from zip(row.ljust(length, b"\0"), other_row.ljust(length, b"\0"), strict=True)
 
 
 def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = None, since_ms: int = 0) -> dict[str, int]:

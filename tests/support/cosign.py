@@ -49,18 +49,20 @@ class Stage:
     def _run(self, *command: str, code: int) -> str:
         environment = os.environ | dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), NOWHERE)
         environment |= {"COSIGN_PASSWORD": "", "HOME": str(self._folder), "NO_PROXY": "localhost,127.0.0.1"}
-        done = subprocess.run(command, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode != code:
-            raise AssertionError(f"{command} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}")
-        return done.stdout
+        completed = subprocess.run(command, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
+        if completed.returncode != code:
+            raise AssertionError(
+                f"{command} ended with {completed.returncode}, not {code}:\n{completed.stdout}{completed.stderr}"
+            )
+        return completed.stdout
 
 
 def cosign_verifies_our_signature(stage: Stage) -> None:
     signed = json.loads(stage.ours("sign", stage.ref, "--key", "release.key", "--json"))
     assert signed["names"] == ["flight-delay:1.0.0"]
-    (found,) = json.loads(stage.cosign("verify", "--key", "release.pub", "--insecure-ignore-tlog", stage.ref))
+    (payload,) = json.loads(stage.cosign("verify", "--key", "release.pub", "--insecure-ignore-tlog", stage.ref))
     digest = json.loads(stage.ours("inspect", stage.ref, "--json"))["digest"]
-    assert found["critical"]["image"]["docker-manifest-digest"] == digest
+    assert payload["critical"]["image"]["docker-manifest-digest"] == digest
 
 
 def cosign_refuses_a_stranger(stage: Stage) -> None:
@@ -85,8 +87,10 @@ def cosign_verifies_our_attestation(stage: Stage) -> None:
 def we_verify_the_attestation_of_cosign(stage: Stage) -> None:
     stage.cosign("attest", "--key", "cosign.key", "--predicate", "figures.json", "--type", TYPE, *UNLOGGED, stage.ref)
     inspected = json.loads(stage.ours("inspect", stage.ref, "--key", "cosign.pub", "--json"))
-    found: list[dict[str, Any]] = [one for one in inspected["attestations"] if one["verified"]]
-    assert [(one["type"], one["key"], one["predicate"]) for one in found] == [(TYPE, "cosign.pub", FIGURES)]
+    attestations: list[dict[str, Any]] = [attestation for attestation in inspected["attestations"] if attestation["verified"]]
+    assert [(attestation["type"], attestation["key"], attestation["predicate"]) for attestation in attestations] == [
+        (TYPE, "cosign.pub", FIGURES)
+    ]
 
 
 def cosign_signs_with_our_key(stage: Stage) -> None:

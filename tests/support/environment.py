@@ -20,7 +20,7 @@ NATIVE = ROOT / "scorer" / "native"
 OLDEST = (3, 11)
 STAMP = ".scorestream-tests"
 TRAIN = (sys.executable, "-m", "scorer", "train")
-"""The command `scorer train` of this checkout, in a process of its own: it restarts itself with pinned variables."""
+"""The command `scorer train` of this checkout, for a separate process: it restarts itself with pinned variables."""
 
 
 class Unusable(Exception):
@@ -53,10 +53,10 @@ def _prepared(folder: Path, requirements: Path) -> Path:
             f"{folder} has Python {version.replace(' ', '.')}, and 3.11 is the oldest that will do: remove that folder"
         )
     stamp = folder / STAMP
-    wanted = _state(requirements)
-    if not stamp.is_file() or stamp.read_text() != wanted:
+    state = _state(requirements)
+    if not stamp.is_file() or stamp.read_text() != state:
         install(python, requirements)
-        stamp.write_text(wanted)
+        stamp.write_text(state)
     return folder
 
 
@@ -67,8 +67,8 @@ def with_torch(folder: Path) -> Path:
     """
     beside = folder.with_name(f"{folder.name}-network")
     python, stamp = beside / "bin" / "python3", beside / STAMP
-    wanted = hashlib.sha256(WITH_TORCH.read_bytes()).hexdigest()
-    if stamp.is_file() and stamp.read_text() == wanted:
+    digest = hashlib.sha256(WITH_TORCH.read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == digest:
         return beside
     if not python.exists():
         _say(f"making {beside}")
@@ -78,7 +78,7 @@ def with_torch(folder: Path) -> Path:
     link.write_text(f"import site; site.addsitedir({_ask(folder / 'bin' / 'python3', packages)!r})\n")
     _say(f"installing {WITH_TORCH.relative_to(ROOT)} (5 GB; some minutes the first time)")
     _run(*_pip(python), "--require-hashes", "-r", str(WITH_TORCH))
-    stamp.write_text(wanted)
+    stamp.write_text(digest)
     return beside
 
 
@@ -123,8 +123,8 @@ def variables(folder: Path) -> dict[str, str]:
     PYTHONDONTWRITEBYTECODE is omitted, because stored bytecode halves the start time of every command.
     """
     path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "VIRTUAL_ENV": str(folder), "PATH": path}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, "VIRTUAL_ENV": str(folder), "PATH": path}
 
 
 def _pip(python: Path) -> tuple[str, ...]:
@@ -137,10 +137,10 @@ def _run(*command: str) -> None:
 
 
 def _ask(python: Path, code: str) -> str:
-    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Unusable(f"{python} does not work: {done.stderr.strip()}; remove that virtual environment")
-    return done.stdout.strip()
+    completed = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise Unusable(f"{python} does not work: {completed.stderr.strip()}; remove that virtual environment")
+    return completed.stdout.strip()
 
 
 def _say(text: str) -> None:

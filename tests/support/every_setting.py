@@ -27,25 +27,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     narrowed = any(
         (config.option.keyword, config.option.markexpr, config.getoption("lf", False), *("::" in path for path in config.args))
     )
-    needed = {file for folder in FOLDERS for file in folder.glob("test_*.py")}
-    config.stash[WHOLE] = not narrowed and {item.path for item in items} >= needed
+    required = {file for folder in FOLDERS for file in folder.glob("test_*.py")}
+    config.stash[WHOLE] = not narrowed and {item.path for item in items} >= required
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Report the configured settings to the main process; in the main process, fail if a setting has no test."""
     config = session.config
-    if (told := getattr(config, "workeroutput", None)) is not None:
-        told["tested_keys"], told["whole"] = sorted(Rig.tested_keys), config.stash[WHOLE]
+    if (output := getattr(config, "workeroutput", None)) is not None:
+        output["tested_keys"], output["whole"] = sorted(Rig.tested_keys), config.stash[WHOLE]
     elif config.stash[WHOLE] and exitstatus == pytest.ExitCode.OK and untested():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    told = getattr(node, "workeroutput", {})
-    Rig.tested_keys |= set(told.get("tested_keys", ()))
-    node.config.stash[WHOLE] |= told.get("whole", False)
+    output = getattr(node, "workeroutput", {})
+    Rig.tested_keys |= set(output.get("tested_keys", ()))
+    node.config.stash[WHOLE] |= output.get("whole", False)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -51,8 +51,8 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
 
     def make(*names: str, partitions: int = 6, config: dict[str, str] | None = None) -> list[str]:
         topics = [f"{unique}.{name}" for name in names]
-        made = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {}) for topic in topics])
-        for future in made.values():
+        futures = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {}) for topic in topics])
+        for future in futures.values():
             future.result(ANSWER_SECONDS)
         until(lambda: have_leaders(topics, partitions), "the leaders of new topics")
         return topics

@@ -43,65 +43,67 @@ class ConnectionFlood:
     def __init__(self, endpoint: str, connections: int = CONNECTIONS, styles: Sequence[Style] = tuple(Style)) -> None:
         host, _, port = endpoint.rpartition(":")
         self._address = host.strip("[]"), int(port)
-        self._wanted = connections
+        self._connections = connections
         self._styles = styles
         self._open: dict[socket.socket, Style] = {}
         self._selector = selectors.DefaultSelector()
-        self._over = threading.Event()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flood", daemon=True)
         self.full = threading.Event()
         self.opened = self.closed = 0
 
     def __enter__(self) -> Self:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = self._wanted + SPARE_DESCRIPTORS
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+        descriptors = self._connections + SPARE_DESCRIPTORS
+        if soft != resource.RLIM_INFINITY and soft < descriptors:
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard), hard)
+            )
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._closing.set()
         self._thread.join()
-        for each in self._open:
-            each.close()
+        for client in self._open:
+            client.close()
         self._selector.close()
 
     def _run(self) -> None:
         drip_at = 0.0
-        while not self._over.wait(TURN_SECONDS):
-            for _ in range(min(self._wanted - len(self._open), self._wanted if not self.opened else REOPENED)):
-                self._open_one()
+        while not self._closing.wait(TURN_SECONDS):
+            for _ in range(min(self._connections - len(self._open), self._connections if not self.opened else REOPENED)):
+                self._connect()
             for key, _ in self._selector.select(0):
-                self._look(key.fileobj)  # type: ignore[arg-type]
+                self._check(key.fileobj)  # type: ignore[arg-type]
             if time.monotonic() >= drip_at:
                 drip_at = time.monotonic() + 1.0
-                for slow in [each for each, style in self._open.items() if style is Style.SLOW]:
+                for slow in [client for client, style in self._open.items() if style is Style.SLOW]:
                     self._send(slow, b"x")
 
-    def _open_one(self) -> None:
+    def _connect(self) -> None:
         try:
-            made = socket.create_connection(self._address, timeout=1.0)
+            client = socket.create_connection(self._address, timeout=1.0)
         except OSError:  # the server's accept queue is full, or the server has ended
             return
-        made.setblocking(False)
+        client.setblocking(False)
         style = self._styles[self.opened % len(self._styles)]
         self.opened += 1
-        self._open[made] = style
-        self._selector.register(made, selectors.EVENT_READ)
-        if self.opened >= self._wanted:
+        self._open[client] = style
+        self._selector.register(client, selectors.EVENT_READ)
+        if self.opened >= self._connections:
             self.full.set()
         match style:
             case Style.SLOW:
-                self._send(made, b"GET /livez HTTP/1.1\r\nX-Slow: ")
+                self._send(client, b"GET /livez HTTP/1.1\r\nX-Slow: ")
             case Style.HALF_CLOSED:
-                self._send(made, b"GET /livez HTTP/1.1\r\n")
+                self._send(client, b"GET /livez HTTP/1.1\r\n")
                 with contextlib.suppress(OSError):
-                    made.shutdown(socket.SHUT_WR)
+                    client.shutdown(socket.SHUT_WR)
             case Style.PIPELINED:
-                self._send(made, PIPELINED)
+                self._send(client, PIPELINED)
             case Style.GIANT:
-                self._send(made, GIANT)
+                self._send(client, GIANT)
 
     def _send(self, client: socket.socket, data: bytes) -> None:
         try:
@@ -111,7 +113,7 @@ class ConnectionFlood:
         except OSError:
             self._forget(client)
 
-    def _look(self, client: socket.socket) -> None:
+    def _check(self, client: socket.socket) -> None:
         """Remove a connection that the server has closed. Responses are read and dropped, except on pipelined connections."""
         if client not in self._open or self._open[client] is Style.PIPELINED:
             with contextlib.suppress(OSError):

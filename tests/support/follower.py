@@ -4,8 +4,8 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-LOOK_SECONDS = 0.5  # the time between two refreshes of the list of partitions
-GOING_ON_SECONDS = 1.0
+REFRESH_SECONDS = 0.5  # the time between two refreshes of the list of partitions
+READ_SECONDS = 1.0
 
 
 class Follower:
@@ -15,7 +15,7 @@ class Follower:
         self._topics = topics
         self._grows = grows
         self._followed: set[tuple[str, int]] = set()
-        self._looked = float("-inf")
+        self._refreshed_at = float("-inf")
         self._seen = 0
         self._consumer = Consumer(
             {
@@ -33,7 +33,7 @@ class Follower:
 
     def take(self, seconds: float) -> list[Message]:
         """Return the records that arrive within `seconds`, at most 10,000."""
-        self._look(time.monotonic())
+        self._refresh(time.monotonic())
         return [message for message in self._consumer.consume(10_000, seconds) if message.error() is None]
 
     def seen(self) -> int:
@@ -41,9 +41,9 @@ class Follower:
 
         Reading stops after about one second if records keep arriving.
         """
-        deadline = time.monotonic() + GOING_ON_SECONDS
-        while found := len(self.take(0.1)):
-            self._seen += found
+        deadline = time.monotonic() + READ_SECONDS
+        while count := len(self.take(0.1)):
+            self._seen += count
             if time.monotonic() > deadline:
                 break
         return self._seen
@@ -51,14 +51,16 @@ class Follower:
     def close(self) -> None:
         self._consumer.close()
 
-    def _look(self, now: float) -> None:
-        if now - self._looked < LOOK_SECONDS or (not self._grows and {topic for topic, _ in self._followed} >= {*self._topics}):
+    def _refresh(self, now: float) -> None:
+        if now - self._refreshed_at < REFRESH_SECONDS or (
+            not self._grows and {topic for topic, _ in self._followed} >= {*self._topics}
+        ):
             return
-        self._looked = now
+        self._refreshed_at = now
         try:
-            known = self._consumer.list_topics(timeout=1.0).topics
+            topics = self._consumer.list_topics(timeout=1.0).topics
         except KafkaException:  # the brokers are unavailable: try again at the next refresh
             return
-        there = {(topic, number) for topic in self._topics if topic in known for number in known[topic].partitions}
-        self._consumer.incremental_assign([TopicPartition(topic, p, 0) for topic, p in sorted(there - self._followed)])
-        self._followed |= there
+        partitions = {(topic, number) for topic in self._topics if topic in topics for number in topics[topic].partitions}
+        self._consumer.incremental_assign([TopicPartition(topic, p, 0) for topic, p in sorted(partitions - self._followed)])
+        self._followed |= partitions

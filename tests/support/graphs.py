@@ -44,8 +44,8 @@ class Graph:
         return self("LayerNormalization", x, self.constant(np.ones(wide)), self.constant(np.zeros(wide)), epsilon=1e-12)
 
     def gelu(self, x: str) -> str:
-        bent = self("Add", self("Erf", self("Mul", x, self.constant(0.5**0.5))), self.constant(1.0))
-        return self("Mul", self("Mul", x, bent), self.constant(0.5))
+        factor = self("Add", self("Erf", self("Mul", x, self.constant(0.5**0.5))), self.constant(1.0))
+        return self("Mul", self("Mul", x, factor), self.constant(0.5))
 
     def save(self, path: Path, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         graph = helper.make_graph(self.nodes, "network", list(inputs), list(outputs), self.weights)
@@ -57,10 +57,10 @@ def encoder_inputs(longest: int) -> list[dict[str, Any]]:
 
     Both arrays of an event have the same length, at most `longest`.
     """
-    known = {"dtype": "int64", "shape": [-1], "pad": 0}
+    common = {"dtype": "int64", "shape": [-1], "pad": 0}
     arrays = {"input_ids": "ids", "token_type_ids": "types"}
     return [
-        {"tensor": tensor, **known, "fields": [{"name": name, "array": True, "max_length": longest}]}
+        {"tensor": tensor, **common, "fields": [{"name": name, "array": True, "max_length": longest}]}
         for tensor, name in arrays.items()
     ] + [{"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}]
 
@@ -85,15 +85,15 @@ def encoder(path: Path, layers: int, hidden: int, vocabulary: int, longest: int,
         q, v = (g("Transpose", g("Reshape", g.linear(y, hidden, hidden), split), perm=[0, 2, 1, 3]) for _ in range(2))
         k = g("Transpose", g("Reshape", g.linear(y, hidden, hidden), split), perm=[0, 2, 3, 1])
         scores = g("Add", g("Mul", g("MatMul", q, k), g.constant((hidden // heads) ** -0.5)), hides)
-        seen = g("MatMul", g("Softmax", scores, axis=-1), v)
-        return g.linear(g("Reshape", g("Transpose", seen, perm=[0, 2, 1, 3]), whole), hidden, hidden)
+        mixed = g("MatMul", g("Softmax", scores, axis=-1), v)
+        return g.linear(g("Reshape", g("Transpose", mixed, perm=[0, 2, 1, 3]), whole), hidden, hidden)
 
     x = g.norm(x, hidden)
     for _ in range(layers):
         x = g.norm(g("Add", x, attention(x)), hidden)
         x = g.norm(g("Add", x, g.linear(g.gelu(g.linear(x, hidden, 4 * hidden)), 4 * hidden, hidden)), hidden)
-    kept = g("ReduceSum", g("Mul", x, g("Unsqueeze", mask, two)), one, keepdims=0)
-    g("Sigmoid", g.linear(g("Div", kept, g("ReduceSum", mask, one, keepdims=1)), hidden, 1), output="y")
+    total = g("ReduceSum", g("Mul", x, g("Unsqueeze", mask, two)), one, keepdims=0)
+    g("Sigmoid", g.linear(g("Div", total, g("ReduceSum", mask, one, keepdims=1)), hidden, 1), output="y")
     names = [ids, "attention_mask", *(["token_type_ids"] if types else [])]
     inputs = [models.tensor(name, TensorProto.INT64, "batch", "sequence") for name in names]
     g.save(path, inputs, [models.tensor("y", TensorProto.FLOAT, "batch", 1)])

@@ -69,8 +69,8 @@ def _environment(folder: Path) -> str:
     python = str(folder / "bin" / "python")
     subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
     (packages,) = (folder / "lib").glob("python*/site-packages")
-    seen = [path for path in sys.path if path.endswith("site-packages")]
-    (packages / "zz-tests.pth").write_text("".join(f"{path}\n" for path in (*seen, ROOT)))
+    paths = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "zz-tests.pth").write_text("".join(f"{path}\n" for path in (*paths, ROOT)))
     return python
 
 

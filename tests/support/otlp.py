@@ -27,20 +27,20 @@ class Collector:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._server.close()
 
-    def _take(self, seen: Seen) -> Reply:
-        if seen.path != "/v1/traces":
+    def _take(self, request: Seen) -> Reply:
+        if request.path != "/v1/traces":
             return Reply(404)
-        body = gzip.decompress(seen.body) if seen.headers.get("content-encoding") == "gzip" else seen.body
-        for found in ExportTraceServiceRequest.FromString(body).resource_spans:
-            self.resources.append(attributes(found.resource))
-            self.spans += [span for scope in found.scope_spans for span in scope.spans]
+        body = gzip.decompress(request.body) if request.headers.get("content-encoding") == "gzip" else request.body
+        for resource_spans in ExportTraceServiceRequest.FromString(body).resource_spans:
+            self.resources.append(attributes(resource_spans.resource))
+            self.spans += [span for scope in resource_spans.scope_spans for span in scope.spans]
         return Reply(headers={"Content-Type": "application/x-protobuf"})
 
 
 def attributes(holder: object) -> dict[str, Value]:
     """Return the attributes of a span or of a resource by name; arrays and maps are not supported."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for pair in holder.attributes:  # type: ignore[attr-defined]
         kind = pair.value.WhichOneof("value")
-        found[pair.key] = getattr(pair.value, kind) if kind else None
-    return found
+        values[pair.key] = getattr(pair.value, kind) if kind else None
+    return values

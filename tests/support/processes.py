@@ -53,15 +53,15 @@ class Program:
     ) -> None:
         self.log = log
         self.process: subprocess.Popen[bytes] | warm.ForkedCommand
-        with log.open("ab") as said:
+        with log.open("ab") as output:
             if not environment and warm.is_usable(arguments):
-                with Path(os.devnull).open("rb") as nothing:
-                    self.process = warm.server().start(arguments, (nothing, said, said), cwd, own_group=True)
+                with Path(os.devnull).open("rb") as stdin:
+                    self.process = warm.server().start(arguments, (stdin, output, output), cwd, own_group=True)
                 return
             self.process = subprocess.Popen(
                 arguments,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **(environment or {})},
                 cwd=cwd,

@@ -77,12 +77,12 @@ def publish(
     digest = push(store, folder, version, origin(copied, run)).digest
     dataset.push(store, digest, records, copied)
     champion = None if judged.digest is None else {"version": "x", "digest": judged.digest, "revision": judged.revision}
-    said = {
+    predicates = {
         "slsa-provenance": provenance(run),
         "evaluation": EVALUATED,
         "comparison": comparison(digest, run=run, champion=champion, **compared),
     }
-    for type_, predicate in said.items():
+    for type_, predicate in predicates.items():
         attest_once(store, digest, type_, predicate, KEY, AT)
     sign_once(store, digest, version, run, KEY, AT)
     return promote_once(store, "prod", version, digest, judged, run, "training@host", datetime.now(UTC))
@@ -92,7 +92,8 @@ def check_once(store: Store, run: str = RUN) -> None:
     """Check that the registry has each result of this run exactly once, and that the channel points to the run's version."""
     digest = store.resolve(version_of(run, AT)).digest
     kinds = Counter(
-        bundle.parse_statement(bundle.parse(found.data).payload).predicate_type for found in signatures.collect(store, digest)
+        bundle.parse_statement(bundle.parse(signature.data).payload).predicate_type
+        for signature in signatures.collect(store, digest)
     )
     assert kinds[bundle.SIGNED] == 1
     assert sorted(kinds.values()) == [1, 1, 1, 1], kinds

@@ -30,12 +30,16 @@ Told = LogEntry | RolloutStatus | OperatorCommand
 _numbers = count()
 
 
-def record(told: Told) -> tuple[bytes, bytes]:
+def record(content: Told) -> tuple[bytes, bytes]:
     """Return the key and the value of a record for the topic of rollouts."""
-    last = (
-        told.seq if isinstance(told, LogEntry) else STATE if isinstance(told, RolloutStatus) else f"{COMMAND}/{next(_numbers)}"
+    suffix = (
+        content.seq
+        if isinstance(content, LogEntry)
+        else STATE
+        if isinstance(content, RolloutStatus)
+        else f"{COMMAND}/{next(_numbers)}"
     )
-    return f"r/{last}".encode(), log_records.encode(told)
+    return f"r/{suffix}".encode(), log_records.encode(content)
 
 
 def judgement(estimate: float = 0.001, low: float = -0.002, high: float = 0.004) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def admin(servers: str) -> AdminClient:
     return AdminClient(properties)
 
 
-def settle(asked: Mapping[Any, "Future[Any]"]) -> None:
+def settle(requests: Mapping[Any, "Future[Any]"]) -> None:
     """Wait for the answer to every request. Raises the error of a request that the broker rejects."""
-    for future in asked.values():
+    for future in requests.values():
         future.result(ANSWER_SECONDS)

@@ -33,16 +33,16 @@ def version(number: int) -> str:
 
 def search(trials: int = 16) -> dict[str, Any]:
     """Return the result of a search (successive halving) with this number of trials, as a provenance has it."""
-    going, rungs, spent = list(range(trials)), [], 0
+    remaining, rungs, budget_spent = list(range(trials)), [], 0
     for budget, before in ((27, 0), (81, 27), (243, 81)):
-        scores = {k: 0.86 + 0.02 * math.log(budget / 9) / math.log(27) + 0.03 * math.sin(7 * k) ** 2 for k in going}
-        spent += (budget - before) * len(going)
-        going = sorted(going, key=lambda k: -scores[k])[: max(1, len(going) // 3)]
-        rungs.append({"budget": budget, "trials": [{"trial": k, "score": s} for k, s in scores.items()], "kept": going})
+        scores = {k: 0.86 + 0.02 * math.log(budget / 9) / math.log(27) + 0.03 * math.sin(7 * k) ** 2 for k in remaining}
+        budget_spent += (budget - before) * len(remaining)
+        remaining = sorted(remaining, key=lambda k: -scores[k])[: max(1, len(remaining) // 3)]
+        rungs.append({"budget": budget, "trials": [{"trial": k, "score": s} for k, s in scores.items()], "kept": remaining})
     parameters = {"num_leaves": 63, "learning_rate": 0.07, "monotone": [1, 0]}
-    best = {"trial": going[0], "parameters": parameters, "budget": 243, "score": scores[going[0]]}
+    best = {"trial": remaining[0], "parameters": parameters, "budget": 243, "score": scores[remaining[0]]}
     tried = [{"trial": k, "parameters": parameters} for k in range(trials)]
-    return {"metric": "auc", "rungs": rungs, "trials": tried, "best": best, "spent": spent, "unstopped": 243 * trials}
+    return {"metric": "auc", "rungs": rungs, "trials": tried, "best": best, "spent": budget_spent, "unstopped": 243 * trials}
 
 
 def provenance(number: int, champion: tuple[str, str] | None = None) -> dict[str, Any]:
@@ -57,9 +57,9 @@ def provenance(number: int, champion: tuple[str, str] | None = None) -> dict[str
         {"name": "environment", "digest": {"sha256": "e" * 64}},
     ]
     if champion is not None:
-        known = {"version": champion[0], "revision": 1}
+        annotations = {"version": champion[0], "revision": 1}
         dependencies.append(
-            {"name": "champion", "uri": "oci:registry", "digest": {"sha256": champion[1][7:]}, "annotations": known}
+            {"name": "champion", "uri": "oci:registry", "digest": {"sha256": champion[1][7:]}, "annotations": annotations}
         )
     return {
         "buildDefinition": {
@@ -104,11 +104,11 @@ def comparison(
 
     The verdict is `passed`, or `refused` if the lower end of the difference's interval is below -0.002.
     """
-    found, passed = difference(change, 0.0018), change - 0.0018 >= -0.002
+    interval, passed = difference(change, 0.0018), change - 0.0018 >= -0.002
     because = (
-        f"auc {change:+.4f} [{found['low']:.4f}, {found['high']:.4f}]: not worse than the champion by more than 0.002"
+        f"auc {change:+.4f} [{interval['low']:.4f}, {interval['high']:.4f}]: not worse than the champion by more than 0.002"
         if passed
-        else f"auc {change:+.4f}: the lower bound {found['low']:.4f} lies below -0.002, and late loses 1.4 points of recall"
+        else f"auc {change:+.4f}: the lower bound {interval['low']:.4f} lies below -0.002, and late loses 1.4 points of recall"
     )
     rows = {"digest": "sha256:" + "a" * 64, "count": 55_628, "from": "2026-01-15T00:00:00Z", "to": "2026-01-29T00:00:00Z"}
     slices = [
@@ -126,10 +126,10 @@ def comparison(
         "metric": "auc",
         "challenger": rival(version(number), digest, change),
         "champion": rival(*champion) | {"revision": 1} if champion else None,
-        "difference": found if champion else None,
+        "difference": interval if champion else None,
         "discordant": {"only_champion_right": 1_210, "only_challenger_right": 1_302, "mcnemar_p": 0.067},
         "slices": slices,
-        "rules": rules(found["low"], passed=passed),
+        "rules": rules(interval["low"], passed=passed),
         "verdict": "passed" if passed else "refused",
         "because": because,
     } | stated
@@ -167,15 +167,17 @@ class Runs:
 
     def push(self, number: int) -> str:
         """Push a version without attestations; return its digest."""
-        made = models.linear_package(self.folder / version(number), 2.0 + number)
-        return package.push(self.store, made, "model", version(number)).digest
+        folder = models.linear_package(self.folder / version(number), 2.0 + number)
+        return package.push(self.store, folder, "model", version(number)).digest
 
-    def attest(self, digest: str, type_: str, said: dict[str, Any], key: PrivateKey | None = None, minutes: int = 0) -> None:
-        attestation.attest(self.store, digest, type_, said, key or self.key, DAY + timedelta(minutes=minutes))
+    def attest(
+        self, digest: str, type_: str, predicate: dict[str, Any], key: PrivateKey | None = None, minutes: int = 0
+    ) -> None:
+        attestation.attest(self.store, digest, type_, predicate, key or self.key, DAY + timedelta(minutes=minutes))
 
-    def claim(self, digest: str, type_: str, said: dict[str, Any]) -> None:
+    def claim(self, digest: str, type_: str, predicate: dict[str, Any]) -> None:
         """Sign any predicate about a version without a check of its content, as another program could."""
-        statement = bundle.build_statement(digest, type_, said)
+        statement = bundle.build_statement(digest, type_, predicate)
         signatures.attach(self.store, digest, type_, statement, self.key, DAY)
 
     def run(
@@ -189,8 +191,10 @@ class Runs:
         return version(number), digest
 
     def promote(self, number: int, reason: str = "") -> None:
-        said = reason or f"run {run_id(number)}"
-        channel.promote(self.store, "prod", version(number), MoveRequest("training@ci", said, DAY + timedelta(days=number)))
+        stated_reason = reason or f"run {run_id(number)}"
+        channel.promote(
+            self.store, "prod", version(number), MoveRequest("training@ci", stated_reason, DAY + timedelta(days=number))
+        )
 
     def _key(self, name: str) -> PrivateKey:
         private, _, _ = keys.generate(self.folder / name, None)

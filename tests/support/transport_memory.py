@@ -62,8 +62,8 @@ class MemoryConsumer:
         self._paused = False
         self._assign: Callable[[Any, list[TopicPartition]], None] | None = None
         now_ms = time.time_ns() // 1_000_000
-        begun = log.clock()
-        times = [now_ms + round((at - begun) * 1_000) for at in due] if due else [now_ms - BACKLOG_MS] * len(events)
+        start = log.clock()
+        times = [now_ms + round((at - start) * 1_000) for at in due] if due else [now_ms - BACKLOG_MS] * len(events)
         self._messages = [
             Message(topic=topic, partition=0, offset=offset, value=value, timestamp=(TIMESTAMP_CREATE_TIME, stamp))
             for offset, (value, stamp) in enumerate(zip(events, times, strict=True))
@@ -90,9 +90,9 @@ class MemoryConsumer:
             now = self._log.clock()
             while stop > self._at and self._due[stop - 1] > now:
                 stop -= 1
-        taken = self._messages[self._at : stop]
+        messages = self._messages[self._at : stop]
         self._at = stop
-        return taken
+        return messages
 
     def pause(self, _: Sequence[TopicPartition]) -> None:
         self._paused = True

@@ -158,18 +158,22 @@ def run(
     arguments: Sequence[str], cwd: Path | None = None, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run an installed command to its end. Raises TimeoutExpired if the command runs for more than `STEP_SECONDS`."""
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        given.write(stdin)
-        given.seek(0)
-        running = server().start(arguments, (given, out, err), cwd, environment=environment)
+    with (
+        tempfile.TemporaryFile() as stdin_file,
+        tempfile.TemporaryFile() as stdout_file,
+        tempfile.TemporaryFile() as stderr_file,
+    ):
+        stdin_file.write(stdin)
+        stdin_file.seek(0)
+        running = server().start(arguments, (stdin_file, stdout_file, stderr_file), cwd, environment=environment)
         try:
             code = running.wait(STEP_SECONDS)
         except subprocess.TimeoutExpired:
             os.kill(running.pid, signal.SIGKILL)
             raise
-        out.seek(0)
-        err.seek(0)
-        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+        stdout_file.seek(0)
+        stderr_file.seek(0)
+        return subprocess.CompletedProcess(arguments, code, stdout_file.read(), stderr_file.read())
 
 
 def _environment() -> dict[str, str]:
@@ -190,8 +194,8 @@ def _serve(control: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     while True:
-        word, files, _, _ = socket.recv_fds(control, 1, 4)
-        if not word:
+        request, files, _, _ = socket.recv_fds(control, 1, 4)
+        if not request:
             sys.exit()
         try:
             pid = os.fork()

@@ -5,12 +5,12 @@ P4, P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 MASK = (1 << 64) - 1
 
 
-def _left(value: int, bits: int) -> int:
+def _rotate_left(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (64 - bits))) & MASK
 
 
 def _round(lane: int, word: int) -> int:
-    return _left((lane + word * P2) & MASK, 31) * P1 & MASK
+    return _rotate_left((lane + word * P2) & MASK, 31) * P1 & MASK
 
 
 def xxh64(data: bytes, seed: int) -> int:
@@ -22,20 +22,20 @@ def xxh64(data: bytes, seed: int) -> int:
             for number in range(4):
                 lanes[number] = _round(lanes[number], int.from_bytes(data[at : at + 8], "little"))
                 at += 8
-        found = sum(_left(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & MASK
+        state = sum(_rotate_left(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & MASK
         for lane in lanes:
-            found = ((found ^ _round(0, lane)) * P1 + P4) & MASK
+            state = ((state ^ _round(0, lane)) * P1 + P4) & MASK
     else:
-        found = (seed + P5) & MASK
-    found = (found + size) & MASK
+        state = (seed + P5) & MASK
+    state = (state + size) & MASK
     while at + 8 <= size:
-        found = (_left(found ^ _round(0, int.from_bytes(data[at : at + 8], "little")), 27) * P1 + P4) & MASK
+        state = (_rotate_left(state ^ _round(0, int.from_bytes(data[at : at + 8], "little")), 27) * P1 + P4) & MASK
         at += 8
     if at + 4 <= size:
-        found = (_left(found ^ (int.from_bytes(data[at : at + 4], "little") * P1 & MASK), 23) * P2 + P3) & MASK
+        state = (_rotate_left(state ^ (int.from_bytes(data[at : at + 4], "little") * P1 & MASK), 23) * P2 + P3) & MASK
         at += 4
     for byte in data[at:]:
-        found = _left(found ^ (byte * P5 & MASK), 11) * P1 & MASK
-    found = (found ^ (found >> 33)) * P2 & MASK
-    found = (found ^ (found >> 29)) * P3 & MASK
-    return found ^ (found >> 32)
+        state = _rotate_left(state ^ (byte * P5 & MASK), 11) * P1 & MASK
+    state = (state ^ (state >> 33)) * P2 & MASK
+    state = (state ^ (state >> 29)) * P3 & MASK
+    return state ^ (state >> 32)

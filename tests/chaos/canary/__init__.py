@@ -1,1 +1,1 @@
-"""The canary campaign: whose key each event is, counted twice, while scorers are killed and the channel moves."""
+"""The canary campaign: which version answers each key, counted twice, while scorers are killed and the channel moves."""

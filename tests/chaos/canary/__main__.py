@@ -1,9 +1,9 @@
-"""`python -m tests canary`: whose key each event is, while scorers are killed and the channel moves, on a real broker.
+"""`python -m tests canary`: which version answers each key, while scorers are killed and the channel moves, on a real broker.
 
-`scorer run` several times in one group scores events of so many keys. The channel goes from a champion to a canary of 5 and of
-25 percent and to the same candidate alone; scorers are killed at random moments and started again. Then three counts are made:
+Several processes of `scorer run` in one group score events of many keys. The channel moves from a champion to a canary of 5 and
+of 25 percent and to the same candidate alone; scorers are killed at random times and restarted. Then three counts are made:
 `scorer audit`, the tests' second auditor, and a recount that shares no code with the product (`recount.py`). The exit code is
-1 if one of them finds anything.
+1 if one of them finds a fault.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from publisher.audit.report import FAULTS as AUDITED
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.chaos.canary.plan import plan
 from tests.chaos.canary.stage import Stage
-from tests.chaos.command import end_as_asked, talk
+from tests.chaos.command import exit_on_sigterm, talk
 
-KILL_SECONDS = 8.0  # of load for each kill: a session timeout, and something more
+KILL_SECONDS = 8.0  # of load for each kill: more than a session timeout
 MIN_SECONDS = 20.0  # of load
 ENDS = {0, -9, -15}  # -15: asked to end before it could listen
 
@@ -37,12 +37,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--scorers", type=int, default=3)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="of the events and of what happens when")
+    parser.add_argument("--seed", type=int, default=1, help="of the events, moves and kills")
     parser.add_argument("--json", action="store_true", help="the figures as one line on stdout, in place of tables")
     options = parser.parse_args(arguments)
     if options.keys < 1_000 or options.scorers < 1 or options.kills < 0:
         parser.error("--keys takes 1000 or more, --scorers 1 or more, --kills 0 or more")
-    end_as_asked()
+    exit_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="scorestream-canary-"))
     figures = _figures(options, folder)
     if figures["clean"]:
@@ -78,7 +78,7 @@ def _figures(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
     whole = audit["events"] == audit["scored"] == second["inputs"] == events and stage.kills == options.kills
     return {
-        "clean": whole and not any(sum(found.values()) for found in faults.values()) and set(exits) <= ENDS,
+        "clean": whole and not any(sum(counts.values()) for counts in faults.values()) and set(exits) <= ENDS,
         "keys": options.keys,
         "events": events,
         "scored": audit["scored"],
@@ -100,9 +100,9 @@ def _show(figures: dict[str, Any]) -> None:
         if name not in ("revisions", "faults", "clean"):
             head.add_row(name, f"{value:,}" if isinstance(value, int | float) else str(value))
     revisions = list(figures["revisions"].items())
-    by_revision = Table("under revision", *(str(number) for number, _ in revisions), title="who had the keys")
+    by_revision = Table("under revision", *(str(number) for number, _ in revisions), title="versions of the keys")
     for name in revisions[0][1]:
-        by_revision.add_row(name, *(_cell(found[name]) for _, found in revisions))
+        by_revision.add_row(name, *(_cell(figures_of_revision[name]) for _, figures_of_revision in revisions))
     counts = Table("count", "fault", "", title="faults")
     for count, faults in figures["faults"].items():
         for name, value in faults.items():
@@ -113,7 +113,7 @@ def _show(figures: dict[str, Any]) -> None:
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{why} {count:,}" for why, count in value.items())
+        return ", ".join(f"{reason} {count:,}" for reason, count in value.items())
     return f"{value:,}"
 
 

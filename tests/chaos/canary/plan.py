@@ -1,4 +1,4 @@
-"""What is written, and what happens when: a pure function of a seed.
+"""The events, moves and kills of a campaign: a pure function of a seed.
 
 The events come in four phases, and the channel moves between them: the champion alone, two shares of a canary, the canary's
 version alone. Each key has an event in one of the phases. One key in AGAIN has an event in each of the phases after that too.
@@ -16,13 +16,13 @@ SHARES = (0, 5, 25, 100)
 AGAIN = 10
 KEYLESS = 50  # one event in so many has no key
 KEY_FORMS = (b"k%d", b"customer-%012d", b"account/eu-west/%020d")
-"""Of 2 to 36 bytes: the hash has a way of its own for those of 32 and more."""
+"""Of 2 to 36 bytes: the hash has a separate path for keys of 32 bytes and more."""
 SOON = 0.02  # of all events: a kill this soon after a move
 LAST = 0.95  # of all events: the last kill
 
 
 class Move(NamedTuple):
-    """Of the channel, to this percent of the keys, once so many events are answered."""
+    """A move of the channel to this percent of the keys, once `at` events have answers."""
 
     at: int
     percent: int
@@ -30,8 +30,8 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """`keys` are (n,), int32: the number of each event's key, -1 for none. `kills` says how many events are written when a
-    scorer is killed. Both lists are in their order."""
+    """`keys` are (n,), int32: the number of each event's key, -1 for none. `kills` has the number of written events at
+    each kill of a scorer. Moves and kills are in ascending order."""
 
     keys: NDArray[np.int32]
     moves: tuple[Move, ...]
@@ -44,7 +44,7 @@ def key(number: int) -> bytes | None:
 
 
 def plan(keys: int, kills: int, seed: int) -> Plan:
-    """So many keys and kills. The first kills come soon after a move, one each; the others at any time."""
+    """Plan the events of `keys` keys and so many kills. One kill follows soon after each move; the others are at any time."""
     source, chance = np.random.default_rng(seed), random.Random(seed)
     phases = [_phase(keys, phase, source) for phase in range(len(SHARES))]
     ends = np.cumsum([len(phase) for phase in phases]).tolist()
@@ -55,8 +55,8 @@ def plan(keys: int, kills: int, seed: int) -> Plan:
 
 
 def _phase(keys: int, phase: int, source: np.random.Generator) -> NDArray[np.int32]:
-    """The keys of one phase's events, shuffled."""
-    own = np.arange(keys * phase // len(SHARES), keys * (phase + 1) // len(SHARES))
+    """Return the keys of the events of a phase, shuffled."""
+    new = np.arange(keys * phase // len(SHARES), keys * (phase + 1) // len(SHARES))
     again = np.arange(keys // AGAIN if phase else 0)
-    none = np.full((len(own) + len(again)) // (KEYLESS - 1), -1)
-    return source.permutation(np.concatenate([own, again, none])).astype(np.int32)
+    none = np.full((len(new) + len(again)) // (KEYLESS - 1), -1)
+    return source.permutation(np.concatenate([new, again, none])).astype(np.int32)

@@ -1,6 +1,6 @@
-"""Whose key was each event, and who answered it? A count that shares no code with the product.
+"""Count which version had to answer each key, and which one did. This count shares no code with the product.
 
-It knows the moves of the channel as they were made, takes the cut-overs from the swap topic, and hashes with an own xxh64.
+Its input is the list of moves of the channel and the cut-overs in the swap topic. It has its own xxh64.
 Pure: records in, counts out.
 """
 
@@ -19,7 +19,7 @@ from tests.support.xxh64 import xxh64
 
 BUCKETS = 10_000
 FALLBACKS = {"crash", "refused"}
-"""Why the champion may answer for the candidate here: a process was killed while the candidate had events in hand."""
+"""The reasons for which the champion may answer instead of the candidate: a process was killed with events in flight."""
 SIGMAS = 4.0
 FAULTS = (
     "wrong_cut_over",
@@ -36,7 +36,7 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class Revision:
-    """Of the channel: who is champion, and how many percent of the keys are the candidate's."""
+    """A revision of the channel: the champion, and the percent of the keys that the candidate answers."""
 
     champion: str
     percent: int = 0
@@ -44,7 +44,7 @@ class Revision:
 
 @dataclass
 class Share:
-    """Who had which keys under one revision. `keys` and `canary` are (K,): keys that came, and those of them in its arm."""
+    """The keys under one revision. `keys` and `canary` are (K,): the keys with events, and those of them in the canary arm."""
 
     keys: NDArray[np.bool_]
     canary: NDArray[np.bool_]
@@ -53,7 +53,7 @@ class Share:
     fallbacks: Counter[str] = field(default_factory=Counter)
 
     def figures(self, percent: int) -> dict[str, Any]:
-        """`sigmas` says how far the share of keys is from what it has to be."""
+        """Return the figures. `sigmas` is the distance of the share of keys from the expected share."""
         keys, canary = int(self.keys.sum()), int(self.canary.sum())
         p = percent / 100
         deviation = math.sqrt(p * (1 - p) / keys) if keys else 0.0
@@ -72,7 +72,7 @@ class Share:
 
 class Recount:
     """`keys` has the number of the key of each event, by the event's number. `revisions` are those of the channel, `candidate`
-    and `factors` the digest of the canary and what each version multiplies by."""
+    and `factors` the digest of the canary and the factor of each version."""
 
     def __init__(
         self, keys: NDArray[np.int32], revisions: Mapping[int, Revision], candidate: str, factors: Mapping[str, float]
@@ -91,23 +91,23 @@ class Recount:
         self._cut_overs: dict[tuple[str, int], list[tuple[int, int]]] = {}
 
     def cut_over(self, record: Mapping[str, Any]) -> None:
-        """Take in a swap record; all of them come before the scores."""
+        """Add a swap record; all swap records are added before the scores."""
         revision = self._revisions.get(record["revision"])
         if revision is None:
             self.faults["wrong_cut_over"] += 1
             return
         percent, seed = record["shares"].get("canary", 0), int(record.get("seed", "0"), 16)
         expected = revision.champion if record["role"] == "champion" else self._candidate
-        right = percent == revision.percent and (not percent or seed == self._seed) and record["digest"] == expected
-        self.faults["wrong_cut_over"] += not right
-        mine = self._cut_overs.setdefault((record["topic"], record["partition"]), [])
-        mine.append((record["cut_over_offset"], record["revision"]))
-        mine.sort()
+        is_expected = percent == revision.percent and (not percent or seed == self._seed) and record["digest"] == expected
+        self.faults["wrong_cut_over"] += not is_expected
+        cut_overs = self._cut_overs.setdefault((record["topic"], record["partition"]), [])
+        cut_overs.append((record["cut_over_offset"], record["revision"]))
+        cut_overs.sort()
 
-    def score(self, record: Mapping[str, Any], found_key: bytes | None) -> None:
-        """Take in a score record with its key."""
+    def score(self, record: Mapping[str, Any], record_key: bytes | None) -> None:
+        """Add a score record with its key."""
         event, number, source = int(record["id"][1:]), record["revision"], record["source"]
-        self.faults["wrong_key"] += found_key != key(at := int(self._keys[event]))
+        self.faults["wrong_key"] += record_key != key(at := int(self._keys[event]))
         place = source["topic"], source["partition"], source["offset"]
         if number not in self._revisions or number != self._ruling(*place):
             self.faults["wrong_revision"] += 1
@@ -115,37 +115,37 @@ class Recount:
         revision, share = self._revisions[number], self.shares[number]
         arm = "canary" if self._bucket(at, place) < 100 * revision.percent else "champion"
         self.faults["misassigned"] += record["arm"] != arm
-        why = record.get("fallback")
-        own = self._candidate if record["arm"] == "canary" and not why else revision.champion
-        role = "champion" if why else record["arm"]
-        self.faults["wrong_version"] += record["digest"] != own or record["role"] != role
-        self.faults["wrong_fallback"] += why is not None and (record["arm"] != "canary" or why not in FALLBACKS)
+        reason = record.get("fallback")
+        expected_digest = self._candidate if record["arm"] == "canary" and not reason else revision.champion
+        role = "champion" if reason else record["arm"]
+        self.faults["wrong_version"] += record["digest"] != expected_digest or record["role"] != role
+        self.faults["wrong_fallback"] += reason is not None and (record["arm"] != "canary" or reason not in FALLBACKS)
         self.faults["wrong_score"] += record["score"] != self._factors.get(record["digest"], math.nan) * (event % 1_000_000)
         share.events += 1
         share.candidate += record["digest"] == self._candidate
-        if why:
-            share.fallbacks[why] += 1
+        if reason:
+            share.fallbacks[reason] += 1
         if at >= 0:
-            self._answered(at, number, record, share, fallback=bool(why))
+            self._answered(at, number, record, share, fallback=bool(reason))
 
     def figures(self) -> dict[str, Any]:
-        """Everything that was counted, once all is taken in: `faults`, and `revisions` by number."""
+        """Return all counts, after the last record was added: `faults`, and `revisions` by number."""
         shares = {number: share.figures(self._revisions[number].percent) for number, share in self.shares.items()}
         wrong = sum(not share["keys"] or abs(share["sigmas"]) > SIGMAS for share in shares.values())
         moved_back = int((self._last_of_champion > self._first_of_candidate).sum())
         return {"faults": {**self.faults, "wrong_share": wrong, "moved_back": moved_back}, "revisions": shares}
 
     def _ruling(self, topic: str, partition: int, offset: int) -> int:
-        """The revision that has this event by the swap topic; 0 where it does not say."""
-        mine = self._cut_overs.get((topic, partition), [])
-        at = bisect_right(mine, (offset, 1 << 31)) - 1
-        return mine[at][1] if at >= 0 else 0
+        """Return the revision of this event according to the swap topic; 0 if it has none."""
+        cut_overs = self._cut_overs.get((topic, partition), [])
+        at = bisect_right(cut_overs, (offset, 1 << 31)) - 1
+        return cut_overs[at][1] if at >= 0 else 0
 
     def _bucket(self, at: int, place: tuple[str, int, int]) -> int:
-        if (named := key(at)) is None:
+        if (key_bytes := key(at)) is None:
             return xxh64(b"%b/%d/%d" % (place[0].encode(), *place[1:]), self._seed) % BUCKETS
         if self._buckets[at] < 0:
-            self._buckets[at] = xxh64(named, self._seed) % BUCKETS
+            self._buckets[at] = xxh64(key_bytes, self._seed) % BUCKETS
         return int(self._buckets[at])
 
     def _answered(self, at: int, number: int, record: Mapping[str, Any], share: Share, *, fallback: bool) -> None:

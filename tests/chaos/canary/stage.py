@@ -1,4 +1,4 @@
-"""Where the campaign is played: a registry with two versions, scorers that are killed and started again, load and a reader."""
+"""The environment of the campaign: a registry with two versions, scorers that are killed and restarted, load and a reader."""
 
 import json
 import random
@@ -19,12 +19,12 @@ from tests.support.processes import command
 from tests.support.waiting import until
 
 PARTITIONS = 6
-PATIENCE_SECONDS = 600.0
-LOOK_SECONDS = 0.01
+MAX_WAIT_SECONDS = 600.0
+POLL_SECONDS = 0.01
 STARTED, ASSIGNED = "worker 0 is process", "assigned: "  # words of a scorer's log
 CANDIDATE = "2.0.0"
 FACTORS = {"1.0.0": 2.0, CANDIDATE: 3.0}
-"""What each version multiplies by."""
+"""The factor of each version."""
 
 
 class KeyedLoad(Load):
@@ -39,7 +39,7 @@ class KeyedLoad(Load):
 
 
 class Stage:
-    """`rate`: events a second. `kills` and `exits` say what has happened so far."""
+    """`rate`: events a second. `kills` and `exits` count the kills and exit codes so far."""
 
     def __init__(self, bootstrap_servers: str, folder: Path, planned: Plan, scorers: int, rate: float, seed: int) -> None:
         self.rig = Rig(bootstrap_servers, folder, "canary").stocked(PARTITIONS, versions=len(FACTORS))
@@ -63,11 +63,11 @@ class Stage:
         return round(self._watch.stalls.longest, 2)
 
     def play(self) -> None:
-        """Write all events, do all steps, and end when everything is answered. Raises AssertionError, RuntimeError."""
+        """Write all events, run all steps, and end when every event has an answer. Raises AssertionError, RuntimeError."""
         self._watch.start()
         for slot in self._slots:
             slot.start()
-        until(lambda: self._tended() and all(map(_works, self._slots)), "the partitions of all scorers", PATIENCE_SECONDS)
+        until(lambda: self._tended() and all(map(_works, self._slots)), "the partitions of all scorers", MAX_WAIT_SECONDS)
         self._load.start()
         self._flow()
         self._load.finish()
@@ -75,12 +75,12 @@ class Stage:
             slot.end()
 
     def audited(self) -> dict[str, Any]:
-        """The product's own count."""
+        """Return the count of the product."""
         report: dict[str, Any] = json.loads(self.rig.run("scorer", "audit", str(self.rig.path), "--json", code=None).stdout)
         return report
 
     def recounted(self) -> dict[str, Any]:
-        """The campaign's own count: see `recount.py`."""
+        """Return the count of the campaign: see `recount.py`."""
         factors = {self._digests[version]: factor for version, factor in FACTORS.items()}
         recount = Recount(self._planned.keys, self._revisions, self._digests[CANDIDATE], factors)
         for message in auditor.read(self.rig.bootstrap_servers, f"{self.rig.name}.swaps"):
@@ -96,20 +96,22 @@ class Stage:
         self.rig.close()
 
     def _flow(self) -> None:
-        """Kill and move at their times, until all events are answered."""
+        """Kill scorers and move the channel as planned, until all events have answers."""
         kills, moves = deque(self._planned.kills), deque(self._planned.moves)
-        seen, since = -1, time.monotonic()
-        while seen < len(self._planned.keys):
-            if self._watch.seen > seen:
-                seen, since = self._watch.seen, time.monotonic()
-            if time.monotonic() > since + PATIENCE_SECONDS:
-                raise RuntimeError(f"{seen} of {len(self._planned.keys)} are answered, and no more in {PATIENCE_SECONDS:.0f} s")
+        answered, since = -1, time.monotonic()
+        while answered < len(self._planned.keys):
+            if self._watch.seen > answered:
+                answered, since = self._watch.seen, time.monotonic()
+            if time.monotonic() > since + MAX_WAIT_SECONDS:
+                raise RuntimeError(
+                    f"{answered} of {len(self._planned.keys)} have answers, and none was added within {MAX_WAIT_SECONDS:.0f} s"
+                )
             if kills and self._load.written >= kills[0] and self._killed():
                 kills.popleft()
-            if moves and seen >= moves[0].at:
+            if moves and answered >= moves[0].at:
                 self._move(moves.popleft())
             self._tended()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def _tended(self) -> bool:
         for slot in self._slots:
@@ -117,12 +119,12 @@ class Stage:
         return True
 
     def _killed(self) -> bool:
-        """Kill a scorer that works, if there is one; it is started again."""
+        """Kill a scorer that has partitions, if there is one; it is restarted."""
         if not (working := [slot for slot in self._slots if _works(slot)]):
             return False
         chosen = self._chance.choice(working)
         chosen.send(signal.SIGKILL)
-        until(lambda: not chosen.running, "the end of a killed scorer", every=LOOK_SECONDS)
+        until(lambda: not chosen.running, "the end of a killed scorer", every=POLL_SECONDS)
         self.kills += 1
         return True
 
@@ -135,8 +137,8 @@ class Stage:
         self._revisions[json.loads(moved.stdout)["revision"]] = revision
 
     def _digest(self, version: str) -> str:
-        found = self.rig.run("model-registry", "inspect", f"oci:./registry/model:{version}", "--json")
-        return str(json.loads(found.stdout)["digest"])
+        completed = self.rig.run("model-registry", "inspect", f"oci:./registry/model:{version}", "--json")
+        return str(json.loads(completed.stdout)["digest"])
 
     def _slot(self, replica: str) -> Supervised:
         arguments = [command("scorer"), "run", "scorer.yaml", "--workers", "1", "--set", f"replica={replica}"]
@@ -144,9 +146,9 @@ class Stage:
 
 
 def _works(slot: Supervised) -> bool:
-    """Whether its process has been given partitions."""
-    return slot.running and ASSIGNED in slot.said().rpartition(STARTED)[2]
+    """Whether its process has partitions."""
+    return slot.running and ASSIGNED in slot.log_text().rpartition(STARTED)[2]
 
 
-def _bytes(found: str | bytes | None) -> bytes | None:
-    return found.encode() if isinstance(found, str) else found
+def _bytes(text: str | bytes | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text

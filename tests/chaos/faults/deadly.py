@@ -1,8 +1,9 @@
-"""`python -m tests.chaos.faults.deadly`: events that kill, and kills by hand, on a real broker.
+"""`python -m tests.chaos.faults.deadly`: events that kill, and kills by signal, on a real broker.
 
-Three parts: deadly events of every kind, one in so many; ten in a row; and kills by hand at the worst moments, of a worker with
-events in hand, of its examiner, of all processes at once. Every deadly event must be dead-lettered, no other, and nothing lost
-or doubled. An examiner is killed by hand at most once between two answers: two kills in a row over one event convict it.
+Three parts: single deadly events of every kind among others; ten in a row; and kills by signal at the worst moments: of a
+worker with events in flight, of its examiner, of all processes at once. Exactly the deadly events must be dead-lettered, and no
+event may be lost or duplicated. The campaign kills an examiner at most once between two answers: two kills in a row with the
+same event in flight mark the event as deadly.
 """
 
 import argparse
@@ -29,20 +30,20 @@ from tests.support.waiting import within
 
 KINDS: list[dict[str, Any]] = [{"a": lethal.SEGFAULT}, {"a": lethal.ABORT}, {"a": lethal.OUT_OF_MEMORY}, lethal.DECODER]
 KAFKA = {"session_timeout_ms": 6_000, "transaction_timeout_ms": 10_000}
-PATIENCE_SECONDS = 900.0  # what has not come by then the count says
+MAX_WAIT_SECONDS = 900.0  # the count reports events without answers after this time
 SLOW_EVERY = 20
 FAULTS = ("missing", "duplicates", "phantoms", "out_of_order")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One part. `convicted` are the dead-lettered events, `deaths` those of workers, the most of one scorer."""
+    """One part. `dead_lettered` counts dead-lettered events; `deaths` is the largest number of dead workers of a scorer."""
 
     part: str
     events: int
     deadly: int
-    convicted: int
-    innocent: int
+    dead_lettered: int
+    wrongly_dead_lettered: int
     kills: int
     deaths: int
     seconds: float
@@ -50,8 +51,8 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Whether all that is deadly was convicted and nothing else, and both counts are whole."""
-        return not self.innocent and self.convicted == self.deadly and not self.damage
+        """Whether exactly the deadly events were dead-lettered, and neither auditor found a fault."""
+        return not self.wrongly_dead_lettered and self.dead_lettered == self.deadly and not self.damage
 
 
 def main(arguments: list[str]) -> int:
@@ -77,18 +78,18 @@ def main(arguments: list[str]) -> int:
 
 
 def deadly_events(rig: Rig, part: str, count: int, every: int) -> Outcome:
-    """Deadly events among others, two scorers; `every` 0: ten in a row."""
+    """Play deadly events among others, with two scorers; `every` 0: ten in a row."""
     numbers = range(every // 2, count, every) if every else range(count // 2, count // 2 + 10)
     deadly = {number: KINDS[at % len(KINDS)] for at, number in enumerate(numbers)}
     rig.emit({**event, **deadly.get(number, {})} for number, event in enumerate(events(count)))
     began = time.monotonic()
     scorers = [rig.start(replica) for replica in "ab"]
-    within(lambda: rig.answered() >= count, PATIENCE_SECONDS)
+    within(lambda: rig.answered() >= count, MAX_WAIT_SECONDS)
     return _outcome(rig, part, count, {f"e{number}" for number in deadly}, 0, max(s.deaths for s in scorers), began)
 
 
 def by_hand(rig: Rig, kills: int, chance: random.Random) -> Outcome:
-    """Slow events and no deadly ones; so many kills, each where it hurts most."""
+    """Play slow events without deadly ones, and so many kills, each at the worst moment."""
     began, sent, killed, deaths = time.monotonic(), 0, 0, 0
     scorer = rig.start()
     answered_at_kill = -1
@@ -98,12 +99,12 @@ def by_hand(rig: Rig, kills: int, chance: random.Random) -> Outcome:
             sent += rig.emit({**e, **({"a": lethal.SLOW} if n % SLOW_EVERY == 0 else {})} for n, e in enumerate(flow))
         victim = chance.choice(["worker", "examiner", "all"])
         if victim == "examiner":
-            found = examiners(scorer)
-            if not found or rig.answered() == answered_at_kill:
+            processes = examiners(scorer)
+            if not processes or rig.answered() == answered_at_kill:
                 continue
             answered_at_kill = rig.answered()
             with contextlib.suppress(psutil.NoSuchProcess):
-                found[0].kill()
+                processes[0].kill()
         else:
             if not InFlightJournal(journal_path(rig.folder / "cache", f"{rig.name}.a")).read():
                 continue
@@ -116,12 +117,12 @@ def by_hand(rig: Rig, kills: int, chance: random.Random) -> Outcome:
                 scorer = rig.start()
         killed += 1
         time.sleep(chance.uniform(0.0, 3.0))  # another moment each time
-    within(lambda: rig.answered() >= sent, PATIENCE_SECONDS)
+    within(lambda: rig.answered() >= sent, MAX_WAIT_SECONDS)
     return _outcome(rig, "by hand", sent, set(), killed, deaths, began)
 
 
 def examiners(scorer: ScorerProcess) -> list[psutil.Process]:
-    """The children of its worker's fork server, where there are some."""
+    """Return the children of the fork server of the worker, if there are any."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return [examiner for server in psutil.Process(scorer.worker).children() for examiner in server.children()]
     return []
@@ -129,10 +130,12 @@ def examiners(scorer: ScorerProcess) -> list[psutil.Process]:
 
 def _outcome(rig: Rig, part: str, count: int, deadly: set[str], kills: int, deaths: int, began: float) -> Outcome:
     seconds = time.monotonic() - began
-    convicted = {json.loads(letter["value"])["id"] for letter in rig.dead()}
+    dead_lettered = {json.loads(letter["value"])["id"] for letter in rig.dead()}
     audit = rig.audit()
     damage = {fault: audit[fault] for fault in FAULTS if audit[fault]}
-    return Outcome(part, count, len(deadly), len(convicted), len(convicted - deadly), kills, deaths, round(seconds, 1), damage)
+    return Outcome(
+        part, count, len(deadly), len(dead_lettered), len(dead_lettered - deadly), kills, deaths, round(seconds, 1), damage
+    )
 
 
 def _rig(bootstrap_servers: str, folder: Path, name: str) -> Rig:
@@ -143,9 +146,9 @@ def _rig(bootstrap_servers: str, folder: Path, name: str) -> Rig:
 
 
 def _line(outcome: Outcome) -> str:
-    counts = f"{outcome.convicted} of {outcome.deadly} deadly events convicted, {outcome.innocent} innocent"
+    counts = f"{outcome.dead_lettered} of {outcome.deadly} deadly events dead-lettered, {outcome.wrongly_dead_lettered} others"
     cost = f"{outcome.kills} kills by hand, at most {outcome.deaths} deaths of a scorer's workers, {outcome.seconds} s"
-    return f"{outcome.part}: {outcome.events} events, {counts}, {cost}; {outcome.damage or 'nothing lost or doubled'}"
+    return f"{outcome.part}: {outcome.events} events, {counts}, {cost}; {outcome.damage or 'no event lost or duplicated'}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The scorers of a round: started, ended, frozen, and started again by a supervisor when they end of themselves."""
+"""The scorers of a round: they are started, ended and frozen, and restarted by a supervisor when they end by themselves."""
 
 import signal
 import sys
@@ -11,7 +11,7 @@ LAUNCHER = (sys.executable, "-m", "tests.chaos.faults.launcher")
 
 
 class Slot(Supervised):
-    """One replica: the process that runs under its name now, or none."""
+    """One replica: its current process, or none."""
 
     def __init__(self, replica: str, folder: Path, broken: str | None, name: str = "") -> None:
         self.replica = replica
@@ -32,7 +32,7 @@ class Fleet:
             slot.start()
 
     def start_twin(self, number: int) -> None:
-        """A second process of this replica, which is not started again."""
+        """Start a second process of this replica, which is not restarted."""
         replica = self.slots[number].replica
         self.twins.append(self._slot(replica, name=f"twin-{len(self.twins)}-{replica}"))
         self.twins[-1].start()

@@ -6,11 +6,11 @@ import threading
 from confluent_kafka import KafkaException, Producer
 
 SECONDS = 60.0
-TIMEOUT_MS = 300_000  # by itself it ends far too late
+TIMEOUT_MS = 300_000  # the broker would end it far too late
 
 
 class Foreign:
-    """One transaction at a time, under an id that no scorer has. Its steps wait for brokers that are away."""
+    """One transaction at a time, with an id that no scorer has. Its steps wait for unavailable brokers."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
@@ -23,7 +23,7 @@ class Foreign:
         self._turn = threading.Lock()
 
     def begin(self) -> None:
-        """With a record in some partition, where readers of committed records wait behind it."""
+        """Begin a transaction with a record in some partition, where readers of committed records wait behind it."""
         self.end()
         with self._turn:
             producer = self._initialised()

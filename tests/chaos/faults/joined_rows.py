@@ -34,7 +34,7 @@ COUNTED = {
     "other_version": "records of another version than the score's",
     "other_inputs": "records with inputs that were never written for the event",
     "other_score": "records from which another score follows",
-    "unjoined": "dead letters for lack of a row",
+    "unjoined": "dead letters because of a missing row",
     "too_old": "scores from a row that was replaced more than MAX_LAG_SECONDS before, if `when_behind` is wait",
 }
 
@@ -86,8 +86,8 @@ class RowUpdates(threading.Thread):
         """End the updates, and wait until each is acknowledged."""
         self._enough.set()
         self.join()
-        if left := self._producer.flush(FLUSH_SECONDS):
-            raise RuntimeError(f"{left} updates of rows were not acknowledged")
+        if unacknowledged := self._producer.flush(FLUSH_SECONDS):
+            raise RuntimeError(f"{unacknowledged} updates of rows were not acknowledged")
 
     @property
     def updates(self) -> int:

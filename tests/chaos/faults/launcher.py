@@ -1,7 +1,7 @@
 """`scorer` with producers that crash on order (`crashing.py`), or with a part that is wrong on purpose.
 
-The environment variable BROKEN is `no-rotation` (a producer keeps its place however slow its commit was) or `late-metadata`
-(batches are taken ahead, the group metadata is asked for when the offsets are sent, and assignment epochs are not looked at).
+The environment variable BROKEN is `no-rotation` (a producer stays in use after a slow commit) or `late-metadata` (batches are
+taken ahead, the group metadata is read when the offsets are sent, and assignment epochs are not checked).
 The product has no such switch.
 """
 
@@ -28,7 +28,7 @@ WRITE = ColumnarRecords.write
 
 
 class LateIntake(EventConsumer):
-    """Wrong on purpose: see the module. A batch taken before a rebalance is published after it, as if it were still ours."""
+    """Wrong on purpose: see the module. A batch taken before a rebalance is published after it, as if it were still valid."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         self._ahead: deque[tuple[float, Batch]] = deque()
@@ -39,10 +39,10 @@ class LateIntake(EventConsumer):
         return self._consumer.consumer_group_metadata()
 
     def take(self, wait: float, limit: Callable[[int], int], until: float = 0.0) -> Batch | None:
-        if (fresh := super().take(wait, limit, until)) is not None:
-            self._ahead.append((time.monotonic(), fresh))
-        due = self._ahead and time.monotonic() - self._ahead[0][0] >= AHEAD_SECONDS
-        return self._ahead.popleft()[1] if due else None
+        if (batch := super().take(wait, limit, until)) is not None:
+            self._ahead.append((time.monotonic(), batch))
+        is_due = self._ahead and time.monotonic() - self._ahead[0][0] >= AHEAD_SECONDS
+        return self._ahead.popleft()[1] if is_due else None
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
         self._ahead.clear()
@@ -68,7 +68,7 @@ class CrashingConnections(BrokerConnections):
 
 
 def writing(records: ColumnarRecords, producer: Any, first: int) -> int:
-    """The step `produce` where records are handed over together."""
+    """Wrap the step `produce` for records that are produced in one call."""
     reached: int = around(functools.partial(WRITE, records), "produce", producer)(producer, first)
     return reached
 

@@ -12,15 +12,15 @@ CRASH_AT = 2.0
 
 
 def crash_at(point: str, number: int, seed: int) -> ScorerRound:
-    """The first of two scorers crashes at this point. The group protocols take turns."""
+    """Plan a round in which the first of two scorers crashes at this point. The group protocols alternate."""
     protocol = ("classic", "consumer")[(number + seed) % 2]
     return ScorerRound(number, seed, (point,), LOAD_SECONDS, (Step(CRASH_AT, "arm", f"0 {point}"),), protocol, 2)
 
 
-def run(ground: Ground, seed: int, rate: float, told: Callable[[ScorerResult], object]) -> None:
-    """Play the matrix. A point whose crash did not happen is trouble: it has proved nothing."""
+def run(ground: Ground, seed: int, rate: float, report: Callable[[ScorerResult], object]) -> None:
+    """Play the matrix. A point without its crash is reported as trouble: its round has proved nothing."""
     for number, point in enumerate(POINTS, 1):
         result = play(ground, crash_at(point, number, seed), rate)
         if "signal 9" not in result.exits:
             result.trouble = result.trouble or "the armed crash did not happen"
-        told(result)
+        report(result)

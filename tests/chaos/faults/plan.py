@@ -1,4 +1,4 @@
-"""What happens in a round, and when: a pure function of a seed, so that any round can be played again.
+"""The steps of a round: a pure function of a seed, so that any round can be repeated.
 
 A fault is a few steps of the stage (`stage.py`) at seconds after the load began. Nothing here touches a process.
 """
@@ -16,7 +16,7 @@ STEPS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commit_
 POINTS = around(STEPS)
 """Every step of the transaction session, with the crash before it and after it."""
 PROXY_FAULTS = frozenset({"cut", "slow", "half-open", "late-endtxn"})
-CLUSTER_FAULTS = frozenset({"move-coordinator"})  # nobody else could take over on one node
+CLUSTER_FAULTS = frozenset({"move-coordinator"})  # on one node there is no other coordinator
 BROKER_FAULTS = frozenset({"kill-broker", "freeze-broker", "move-coordinator", "disk-full"})  # one of these at a time
 
 
@@ -35,7 +35,7 @@ class ScorerRound(Round):
 
 @dataclass(frozen=True)
 class Dice:
-    """What a fault is planned from: random numbers, the second of its beginning, how many scorers and brokers there are."""
+    """The inputs of the plan of a fault: random numbers, its first second, the numbers of scorers and brokers."""
 
     rng: random.Random
     at: float
@@ -48,12 +48,12 @@ class Dice:
     def broker(self) -> str:
         return str(self.rng.randrange(self.brokers))
 
-    def later(self, least: float, most: float) -> float:
-        return self.at + self.rng.uniform(least, most)
+    def later(self, minimum: float, maximum: float) -> float:
+        return self.at + self.rng.uniform(minimum, maximum)
 
 
 def _kill_scorer(dice: Dice) -> list[Step]:
-    """At a point of the session where the dice say so, else anywhere."""
+    """Kill a scorer at a point of the session or at any time, by chance."""
     victim = dice.scorer()
     if dice.rng.random() < 0.7:
         return [Step(dice.at, "arm", f"{victim} {dice.rng.choice(POINTS)}")]
@@ -79,8 +79,8 @@ def _kill_broker(dice: Dice) -> list[Step]:
 
 
 def _freeze_broker(dice: Dice) -> list[Step]:
-    node, most = dice.broker(), 5 if dice.brokers > 1 else 3  # before its session is over, where it is alone
-    return [Step(dice.at, "freeze-broker", node), Step(dice.later(1, most), "thaw-broker", node)]
+    node, max_seconds = dice.broker(), 5 if dice.brokers > 1 else 3  # if it is the only broker: before its session expires
+    return [Step(dice.at, "freeze-broker", node), Step(dice.later(1, max_seconds), "thaw-broker", node)]
 
 
 def _move_coordinator(dice: Dice) -> list[Step]:
@@ -94,7 +94,7 @@ def _clock(dice: Dice) -> list[Step]:
 
 
 def _swap(dice: Dice) -> list[Step]:
-    """Two swaps; a scorer is killed, or one leaves, while some have flipped and others have not."""
+    """Swap twice; kill or restart a scorer while some scorers have flipped and others have not."""
     verb, soon = dice.rng.choice(("kill-scorer", "restart-scorer")), dice.later(0, 0.4)
     return [Step(dice.at, "swap"), Step(soon, verb, dice.scorer()), Step(dice.later(3, 6), "swap")]
 
@@ -105,7 +105,7 @@ def _registry_down(dice: Dice) -> list[Step]:
 
 
 def _twins(dice: Dice) -> list[Step]:
-    """A second process of a replica for some seconds: beside the first, or at once with a killed one's successor."""
+    """Start a second process of a replica for some seconds: beside the first, or with the successor of a killed one."""
     victim = dice.scorer()
     if dice.rng.random() < 0.5:
         return [Step(dice.at, "start-twin", victim), Step(dice.later(3, 14), "stop-twins")]
@@ -114,7 +114,7 @@ def _twins(dice: Dice) -> list[Step]:
 
 
 def _foreign_transaction(dice: Dice) -> list[Step]:
-    """Somebody else's transaction on the output topic, open for longer than any of ours may be; a scorer begins meanwhile."""
+    """Open a foreign transaction on the output topic for longer than a scorer may; a scorer restarts in that time."""
     killed = Step(dice.at + 1, "kill-scorer", dice.scorer())
     return [Step(dice.at, "begin-foreign"), killed, Step(dice.later(12, FOREIGN_SECONDS), "end-foreign")]
 
@@ -125,14 +125,14 @@ def _add_partitions(dice: Dice) -> list[Step]:
 
 
 def _bad_version(dice: Dice, kind: str) -> list[Step]:
-    """Promote a version that must be refused, kill one scorer and restart another meanwhile, then promote a good version."""
+    """Promote a version that must be refused, kill one scorer and restart another, then promote a good version."""
     killed = Step(dice.later(0.2, 1.5), "kill-scorer", dice.scorer())
     restarted = Step(dice.later(2, 4), "restart-scorer", dice.scorer())
     return [Step(dice.at, "promote-bad", kind), killed, restarted, Step(dice.later(8, 12), "swap")]
 
 
 def _aborted_transactions(dice: Dice) -> list[Step]:
-    """Abort transactions on the input topic, delete what has been scored, and restart a scorer behind the last marker."""
+    """Abort transactions on the input topic, delete the scored records, and restart a scorer behind the last marker."""
     deleted = dice.later(3, 5)
     return [
         Step(dice.at, "abort-transactions", f"{dice.rng.choice((2, 20, 200))}"),
@@ -177,7 +177,7 @@ FAULTS = tuple(PLANNERS)
 
 
 def plan(number: int, seed: int, possible: Sequence[str], brokers: int, seconds: float, only: str | None = None) -> ScorerRound:
-    """The round of this seed: one to three of the `possible` faults, or `only` this one, over `seconds` of load."""
+    """Return the round of this seed: one to three of the `possible` faults, or `only` this one, over `seconds` of load."""
     rng = random.Random(seed)
     faults = (only,) if only else _choose(rng, possible)
     scorers, protocol = rng.choice((2, 2, 3)), rng.choice(("classic", "consumer"))
@@ -189,7 +189,7 @@ def plan(number: int, seed: int, possible: Sequence[str], brokers: int, seconds:
 
 
 def _choose(rng: random.Random, possible: Sequence[str]) -> tuple[str, ...]:
-    """Different faults, at most one of them to a broker: two of three nodes down is no fault of ours."""
+    """Choose different faults, at most one of a broker: the product need not survive two of three nodes down."""
     chosen: list[str] = []
     for fault in rng.sample(list(possible), min(rng.choice((1, 1, 2, 3)), len(possible))):
         if fault not in BROKER_FAULTS or not BROKER_FAULTS & set(chosen):

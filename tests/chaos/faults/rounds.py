@@ -1,4 +1,4 @@
-"""A round of the scorers' campaign, and the rate that it is played at."""
+"""A round of the campaign of scorers, and its event rate."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def play(
     broken: str | None = None,
     watching: Callable[[Fleet], None] = lambda _: None,
 ) -> ScorerResult:
-    """Play one round on this ground at `rate` events a second. `watching` is shown the scorers before they are started."""
+    """Play one round on this ground at `rate` events a second. `watching` receives the scorers before they are started."""
     result = ScorerResult(played.number, played.seed, played.faults, protocol=played.protocol, scorers=played.scorers)
     stage = Stage(ground, played, rate, broken)
     watching(stage.fleet)
@@ -28,7 +28,7 @@ def play(
 
 
 def drain_rate(ground: Ground) -> float:
-    """Events a second that two scorers drain from a backlog, measured once."""
+    """Measure the events a second that two scorers drain from a backlog."""
     stage = Stage(ground, ScorerRound(0, 0, (), 0.0, (), "classic", 2), 1e9)
     watch, tend = stage.watch, stage.tend
     try:

@@ -1,8 +1,8 @@
-"""The soak: one long round with a fault every half minute, and what each process holds, sampled all the time.
+"""The soak: one long round with a fault every half minute, and samples of the resources of each process.
 
-The first scorer is never killed or stopped by the plan, so that one process lives through everything. What grows is told as a
-slope, fitted by least squares over the samples after the warm-up of each process that lived long enough, and over the second
-half of them: the heap takes up to the largest backlog, which comes early or late, and then stays.
+The plan never kills or stops the first scorer, so that one process runs during the whole soak. Growth is reported as a slope,
+fitted by least squares over the samples after the warm-up of each process that ran long enough, and over the second half of
+them: the heap grows up to the largest backlog, which occurs early or late, and then stays.
 """
 
 import random
@@ -26,12 +26,12 @@ EVERY_SECONDS = 30.0  # from one fault to the next
 REST_SECONDS = 30.0  # without faults at the end
 SAMPLE_SECONDS = 5.0
 WARM_UP_SECONDS = 120.0
-LIVED_SECONDS = 600.0  # a slope says nothing of a process that lived shorter after its warm-up
+LIVED_SECONDS = 600.0  # a process that ran for less after its warm-up has no meaningful slope
 SCORERS = 2
 
 
 def plan(seed: int, seconds: float) -> ScorerRound:
-    """The round of this seed. Pure. Faults of scorers befall all but the first."""
+    """Return the round of this seed. Pure. Faults of scorers affect all scorers except the first."""
     rng = random.Random(seed)
     steps: list[Step] = []
     swaps = 0
@@ -58,26 +58,26 @@ class Life:
     samples: list[tuple[float, float, int, int]] = field(default_factory=list)
 
     def slopes(self) -> dict[str, Any] | None:
-        """Growth in an hour after the warm-up; None where the process did not live long enough."""
+        """Return the growth per hour after the warm-up; None if the process did not run long enough."""
         began = self.samples[0][0]
-        kept = [sample for sample in self.samples if sample[0] - began >= WARM_UP_SECONDS]
-        if not kept or kept[-1][0] - kept[0][0] < LIVED_SECONDS:
+        warm = [sample for sample in self.samples if sample[0] - began >= WARM_UP_SECONDS]
+        if not warm or warm[-1][0] - warm[0][0] < LIVED_SECONDS:
             return None
-        later = [sample for sample in kept if sample[0] >= (kept[0][0] + kept[-1][0]) / 2]
+        second_half = [sample for sample in warm if sample[0] >= (warm[0][0] + warm[-1][0]) / 2]
         return {
             "role": self.role,
-            "minutes": round((kept[-1][0] - kept[0][0]) / 60, 1),
-            "rss_mib": [round(kept[0][1], 1), round(kept[-1][1], 1)],
-            "rss_mib_per_hour": _per_hour(kept, 1),
-            "rss_mib_per_hour_later": _per_hour(later, 1),
-            "handles": [kept[0][2], kept[-1][2]],
-            "handles_per_hour": _per_hour(kept, 2),
-            "threads": [kept[0][3], kept[-1][3]],
+            "minutes": round((warm[-1][0] - warm[0][0]) / 60, 1),
+            "rss_mib": [round(warm[0][1], 1), round(warm[-1][1], 1)],
+            "rss_mib_per_hour": _per_hour(warm, 1),
+            "rss_mib_per_hour_later": _per_hour(second_half, 1),
+            "handles": [warm[0][2], warm[-1][2]],
+            "handles_per_hour": _per_hour(warm, 2),
+            "threads": [warm[0][3], warm[-1][3]],
         }
 
 
-def _per_hour(samples: list[tuple[float, float, int, int]], which: int) -> float:
-    return round(linear_regression([at[0] / 3_600 for at in samples], [at[which] for at in samples]).slope, 2)
+def _per_hour(samples: list[tuple[float, float, int, int]], column: int) -> float:
+    return round(linear_regression([sample[0] / 3_600 for sample in samples], [sample[column] for sample in samples]).slope, 2)
 
 
 class Sampler(threading.Thread):
@@ -92,22 +92,22 @@ class Sampler(threading.Thread):
         while not self._closing.wait(SAMPLE_SECONDS):
             for slot in self._fleet.slots:
                 if (process := slot.process) is not None:
-                    self._look(slot.replica, process.process.pid, time.monotonic() - began)
+                    self._sample(slot.replica, process.process.pid, time.monotonic() - began)
 
-    def _look(self, role: str, pid: int, at: float) -> None:
+    def _sample(self, role: str, pid: int, at: float) -> None:
         try:
-            seen = psutil.Process(pid).children()[0]
-            sample = (at, seen.memory_info().rss / 2**20, seen.num_fds(), seen.num_threads())
-        except (psutil.Error, IndexError):  # it has just ended
+            process = psutil.Process(pid).children()[0]
+            sample = (at, process.memory_info().rss / 2**20, process.num_fds(), process.num_threads())
+        except (psutil.Error, IndexError):  # the process has just ended
             return
-        self.lives.setdefault(seen.pid, Life(role)).samples.append(sample)
+        self.lives.setdefault(process.pid, Life(role)).samples.append(sample)
 
     def close(self) -> None:
         self._closing.set()
         self.join()
 
 
-def run(ground: Ground, seed: int, seconds: float, rate: float, told: Callable[[ScorerResult], None]) -> list[dict[str, Any]]:
+def run(ground: Ground, seed: int, seconds: float, rate: float, report: Callable[[ScorerResult], None]) -> list[dict[str, Any]]:
     samplers: list[Sampler] = []
 
     def watch(fleet: Fleet) -> None:
@@ -116,5 +116,5 @@ def run(ground: Ground, seed: int, seconds: float, rate: float, told: Callable[[
 
     result = play(ground, plan(seed, seconds), rate, watching=watch)
     samplers[0].close()
-    told(result)
-    return [found for life in samplers[0].lives.values() if (found := life.slopes())]
+    report(result)
+    return [slopes for life in samplers[0].lives.values() if (slopes := life.slopes())]

@@ -1,4 +1,4 @@
-"""Where a round is played: a cluster with its proxies, a registry with versions, scorers, load and a reader. Does the steps."""
+"""The environment of a round: a cluster with proxies, a registry with versions, scorers, load, a reader, and the steps."""
 
 import contextlib
 import shutil
@@ -54,7 +54,7 @@ READY_SECONDS = 60.0
 
 
 class Ground:
-    """What all rounds share: the cluster and the registry. `disk_full`: the node's data on a small tmpfs. `tables`: the
+    """The cluster and the registry that all rounds share. `disk_full`: the node's data on a small tmpfs. `tables`: the
     `when_behind` of a table that events are joined with; None for events without a table."""
 
     def __init__(self, brokers: int, disk_full: bool = False, tables: str | None = None) -> None:
@@ -82,15 +82,15 @@ class Ground:
 
     def close(self) -> None:
         """End everything. Of rounds that were not clean, keep the logs of scorers and brokers, and the small disk."""
-        kept = any(self.folder.glob("round-*"))
-        if kept:
+        has_logs = any(self.folder.glob("round-*"))
+        if has_logs:
             self.cluster.keep_logs(self.folder)
         self.cluster.close()
         if self.disk is not None:
-            if kept:
+            if has_logs:
                 shutil.copytree(self.disk, self.folder / "records", ignore=shutil.ignore_patterns("ballast"))
             subprocess.run(["umount", str(self.disk)], check=False)
-        if not kept:
+        if not has_logs:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -115,7 +115,7 @@ class ScorerResult(Result):
 
 
 class Stage(rounds.Stage[ScorerResult]):
-    """One round's own topics, group, configuration, scorers, load and reader."""
+    """The topics, group, configuration, scorers, load and reader."""
 
     rest_seconds = 3.0
 
@@ -125,7 +125,7 @@ class Stage(rounds.Stage[ScorerResult]):
         self.folder = ground.folder / self.name
         self.folder.mkdir()
         self.registry = self.folder / "registry"
-        self._away = self.folder / "registry-away"
+        self._hidden_registry = self.folder / "registry-away"
         self.registry.symlink_to(ground.registry)
         direct = ground.cluster.bootstrap_servers
         kafka = {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
@@ -143,7 +143,7 @@ class Stage(rounds.Stage[ScorerResult]):
         self.watch = Watch(direct, self.rig.scores_topic, self.rig.dead_topic)
         self.since_ms = 0
         self._bombs = 0
-        self._bombing = threading.Lock()  # a bomb lies before or after a change of the topic, and is counted there
+        self._bombing = threading.Lock()  # a bomb is before or after a change of the topic, and is counted there
         self._floods = ExitStack()
         self._working: list[threading.Thread] = []
         self._failed: list[Exception] = []
@@ -176,18 +176,18 @@ class Stage(rounds.Stage[ScorerResult]):
             "swap": lambda _: self._swap(),
             "start-twin": lambda k: self.fleet.start_twin(int(k)),
             "stop-twins": lambda _: self.fleet.stop_twins(),
-            "begin-foreign": lambda _: self._apart(self.foreign.begin),
-            "end-foreign": lambda _: self._apart(self.foreign.end),
+            "begin-foreign": lambda _: self._in_background(self.foreign.begin),
+            "end-foreign": lambda _: self._in_background(self.foreign.end),
             "promote-bad": self._promote_bad,
-            "abort-transactions": lambda count: self._apart(lambda: self._abort_transactions(int(count))),
-            "delete-scored": lambda _: self._apart(self._delete_scored),
+            "abort-transactions": lambda count: self._in_background(lambda: self._abort_transactions(int(count))),
+            "delete-scored": lambda _: self._in_background(self._delete_scored),
             "flood-connections": self._flood_connections,
             "end-flood": lambda _: self._floods.close(),
-            "bomb": lambda codec: self._apart(lambda: self._write_bomb(codec)),
-            "add-partitions": lambda count: self._apart(lambda: self._add_partitions(int(count))),
-            "make-again": lambda _: self._apart(self._make_again),
-            "registry-away": lambda _: self.registry.rename(self._away),
-            "registry-back": lambda _: self._away.rename(self.registry),
+            "bomb": lambda codec: self._in_background(lambda: self._write_bomb(codec)),
+            "add-partitions": lambda count: self._in_background(lambda: self._add_partitions(int(count))),
+            "make-again": lambda _: self._in_background(self._recreate_topic),
+            "registry-away": lambda _: self.registry.rename(self._hidden_registry),
+            "registry-back": lambda _: self._hidden_registry.rename(self.registry),
         }
 
     @property
@@ -196,7 +196,7 @@ class Stage(rounds.Stage[ScorerResult]):
 
     def begin(self) -> None:
         self.fleet.start()
-        within(lambda: all("assigned: " in slot.said() for slot in self.fleet.slots), READY_SECONDS, self.tend)
+        within(lambda: all("assigned: " in slot.log_text() for slot in self.fleet.slots), READY_SECONDS, self.tend)
         self.load.start()
         if self.updates is not None:
             self.updates.start()
@@ -209,7 +209,7 @@ class Stage(rounds.Stage[ScorerResult]):
             self._free_disk()
         self.ground.cluster.heal()
         if not self.registry.exists():
-            self._away.rename(self.registry)
+            self._hidden_registry.rename(self.registry)
         self.fleet.heal()
         self._floods.close()
         for thread in self._working:
@@ -251,8 +251,8 @@ class Stage(rounds.Stage[ScorerResult]):
             names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(self.name + ".")]
             for deleted in admin.delete_topics(names).values():
                 deleted.result()
-        except KafkaException as error:  # as where the round has left no broker
-            print(f"topics of {self.name} stay behind: {error}", file=sys.stderr)
+        except KafkaException as error:  # for example if the round has left no broker
+            print(f"topics of {self.name} are not deleted: {error}", file=sys.stderr)
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -297,14 +297,14 @@ class Stage(rounds.Stage[ScorerResult]):
         self._killed.kill()
 
     def _fill_disk(self) -> None:
-        """Whatever is free, so that the next segment write fails."""
+        """Fill all free space, so that the next write of a segment fails."""
         assert self.ground.disk is not None
         with (self.ground.disk / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
             while True:
                 ballast.write(bytes(1 << 16))
 
     def _free_disk(self) -> None:
-        """Room again; a broker that ended over it is started."""
+        """Free the space, and start a broker that ended because of the full disk."""
         assert self.ground.disk is not None
         (self.ground.disk / "ballast").unlink(missing_ok=True)
         for node in self.ground.cluster.nodes:
@@ -313,24 +313,24 @@ class Stage(rounds.Stage[ScorerResult]):
     def _poison(self, share: str) -> None:
         self.load.poison = float(share)
 
-    def _apart(self, work: Callable[[], None]) -> None:
-        """Do this while other faults go on: it waits for brokers that are away."""
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Run `work` beside other faults: it waits for unavailable brokers."""
 
-        def done() -> None:
+        def run() -> None:
             try:
                 work()
             except (AssertionError, KafkaException, RuntimeError) as error:
                 self._failed.append(error)
 
-        thread = threading.Thread(target=done, name="apart")
+        thread = threading.Thread(target=run, name="apart")
         self._working.append(thread)
         thread.start()
 
     def _add_partitions(self, count: int) -> None:
-        """More partitions for the events; a topic that is gone for a moment gets them when it is there again."""
+        """Add partitions to the input topic; if it is deleted at the moment, wait until it exists again."""
         topic = self.rig.events_topic
 
-        def added() -> bool:
+        def add() -> bool:
             try:
                 partitions = len(self.rig.admin.list_topics(topic, timeout=10).topics[topic].partitions)
                 self.rig.admin.create_partitions([NewPartitions(topic, partitions + count)])[topic].result()
@@ -338,23 +338,23 @@ class Stage(rounds.Stage[ScorerResult]):
                 return False
             return True
 
-        until(added, "the partitions")
+        until(add, "the partitions")
 
-    def _make_again(self) -> None:
-        """Another topic for the events, in the place of the one that there was."""
+    def _recreate_topic(self) -> None:
+        """Delete the input topic and create it again."""
 
         def between() -> None:
             time.sleep(0.01)  # a timestamp lies before or after it, never at it
             self.since_ms = time.time_ns() // 1_000_000
             self._bombs = 0
-            self.watch.begin_anew(self.since_ms)
+            self.watch.restart(self.since_ms)
             self.rig.make_again(self.rig.events_topic, PARTITIONS)
 
         with self._bombing:
-            self.load.begin_anew(between)
+            self.load.restart(between)
 
     def _swap(self) -> None:
-        """On to the next version, by the registry's own command, where there is one."""
+        """Promote the next version, if there is one, by the command of the registry."""
         if self.version + 1 < len(VERSIONS) and self.registry.exists():
             self.version += 1
             self.rig.promote(VERSIONS[self.version])
@@ -370,7 +370,7 @@ class Stage(rounds.Stage[ScorerResult]):
         abort_transactions(self.rig.bootstrap_servers, self.rig.events_topic, partitions, count)
 
     def _delete_scored(self) -> None:
-        """Delete all records once they are scored, as retention does; later events alone count from then on.
+        """Delete all records once they are scored, as retention does; only later events count from then on.
 
         The group's committed offsets must first reach the end of each partition, the transaction markers there included.
         """
@@ -388,10 +388,10 @@ class Stage(rounds.Stage[ScorerResult]):
             time.sleep(0.01)  # a timestamp lies before or after it, never at it
             self.since_ms = time.time_ns() // 1_000_000
             self._bombs = 0
-            self.watch.begin_anew(self.since_ms)
+            self.watch.restart(self.since_ms)
 
         with self._bombing:
-            self.load.begin_anew(between)
+            self.load.restart(between)
 
     def _write_bomb(self, codec: Codec) -> None:
         with self._bombing:
@@ -400,6 +400,6 @@ class Stage(rounds.Stage[ScorerResult]):
 
     def _flood_connections(self, number: str) -> None:
         """Hold idle, slow and half-closed connections to a scorer's health port, unless it is not running."""
-        address = self._slot(number).said().rpartition(LISTENING)[2].split('"')[0].split()
+        address = self._slot(number).log_text().rpartition(LISTENING)[2].split('"')[0].split()
         if address:
             self._floods.enter_context(ConnectionFlood(address[0].removeprefix("http://")))

@@ -1,1 +1,1 @@
-"""Records that no well-behaved client writes, and a scorer that has to answer each of them."""
+"""Records that no well-behaved client writes, and a scorer that must answer each of them."""

@@ -1,7 +1,7 @@
-"""`python -m tests fuzz`: random records, versions or batches at the product, for as long as is asked. A line a round on
-stderr, the summary on stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
+"""`python -m tests fuzz`: random records, versions or batches at the product, for a given time. One line per round on
+stderr, the summary on stdout; exit codes: 0 every record has one answer, 1 there are findings, 2 usage.
 
-Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` play that round again.
+Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` repeat that round.
 """
 
 import argparse
@@ -29,7 +29,7 @@ MODES = {
     "relay": "at a relay between two brokers, not at a scorer",
     "native": "at the native part under sanitizers: one round, no broker",
     "versions": "hostile versions, as champion and as canary",
-    "bombs": "compressed batches around the limit of what one may expand to",
+    "bombs": "compressed batches around the limit of the expanded size",
     "topics": "hostile records on every topic that the product reads, at a scorer, a relay and the commands",
 }
 
@@ -40,21 +40,21 @@ def main(arguments: Sequence[str]) -> int:
         return native.main(options.seed, options.minutes)
     ends = time.monotonic() + options.minutes * 60
     totals: Counter[str] = Counter()
-    bad: list[int] = []
-    two = options.mode in ("relay", "topics")
-    with EmbeddedBroker() as broker, EmbeddedBroker() if two else nullcontext(broker) as other:
+    failed_seeds: list[int] = []
+    needs_two = options.mode in ("relay", "topics")
+    with EmbeddedBroker() as broker, EmbeddedBroker() if needs_two else nullcontext(broker) as other:
         clusters = broker.bootstrap_servers, other.bootstrap_servers
         while totals["rounds"] < options.rounds if options.rounds else time.monotonic() < ends:
             seed = options.seed + totals["rounds"]
             played = _round(clusters, seed, options)
             totals += _counts(played)
             totals += Counter(played.answers)
-            bad += [played.seed] if played.findings else []
+            failed_seeds += [played.seed] if played.findings else []
             print(f"seed {played.seed}: {_title(played)}", file=sys.stderr)
             for finding in played.findings:
                 print(f"  {finding}", file=sys.stderr)
-    print(json.dumps({**totals, "seeds_with_findings": bad}))
-    return 1 if bad else 0
+    print(json.dumps({**totals, "seeds_with_findings": failed_seeds}))
+    return 1 if failed_seeds else 0
 
 
 def _counts(played: Round | Played) -> Counter[str]:
@@ -70,7 +70,7 @@ def _title(played: Round | Played) -> str:
 
 
 def _round(clusters: tuple[str, str], seed: int, options: argparse.Namespace) -> Round | Played:
-    """One round with topics and a folder of its own."""
+    """Play one round with its own topics and folder."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ExitStack() as closing:
         name = f"fuzz-{seed}-{uuid.uuid4().hex[:8]}"
 
@@ -99,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=0, help="so many rounds instead")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; each next one has the next")
     modes = parser.add_mutually_exclusive_group()
-    for mode, told in MODES.items():
-        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=told)
+    for mode, description in MODES.items():
+        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=description)
     parser.add_argument("--records", type=int, default=0, help="records, versions or batches a round, or records a topic")
     return parser
 

@@ -1,4 +1,4 @@
-"""One round of compressed batches around the limit of what a batch may expand to, among good events, at a scorer."""
+"""One round of compressed batches around the limit of the expanded size, among good events, at a scorer."""
 
 import random
 from collections import Counter
@@ -12,7 +12,7 @@ LARGE_BATCHES = 50_000_000
 LARGEST = 160 << 20  # bytes that a bomb expands to: the auditors read all of them
 DEAD_LETTER_HEADERS = 1 << 20  # bytes that a dead letter may take beside its record
 SHARES = (0.001, 0.1, 0.5, 0.9, 1.0, 1.2, 2.0, 5.0)
-"""Of the limit and what the sandbox may take beside it: how much a batch expands to."""
+"""The expanded size of a batch, as a share of the limit and the spare memory of the sandbox."""
 RECORDS = (1, 1, 2, 10, 100, 2_000)
 SPARE = 64 << 20
 GOOD = 30
@@ -42,10 +42,10 @@ def play(make_rig: MakeRig, seed: int, count: int) -> Played:
     played.findings += [
         f"{letters[reason]} letters: {reason}" for reason in ("internal-error", "crashes-scorer") if letters[reason]
     ]
-    found = rig.audit()
-    played.findings += [f"{name}: {value}" for name, value in found.items() if name != "inputs" and value]
-    if found["inputs"] != good + written:
-        played.findings.append(f"{found['inputs']} of {good + written} records were read by the auditor")
+    audit = rig.audit()
+    played.findings += [f"{name}: {value}" for name, value in audit.items() if name != "inputs" and value]
+    if audit["inputs"] != good + written:
+        played.findings.append(f"{audit['inputs']} of {good + written} records were read by the auditor")
     try:
         rig.assert_audited(events=good + written, scored=good, dead_lettered=written)
     except AssertionError as error:

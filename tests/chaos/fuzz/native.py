@@ -15,7 +15,7 @@ PROGRAMS = {
     "key_index": ("hash.c",),
     "feature_rows": (),
 }
-"""What each is compiled with, beside `fuzz_NAME.c`, which may include more."""
+"""The sources of each program beside `fuzz_NAME.c`, which may include more."""
 FLAGS = ("-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SHOWN = 4_000  # characters of a report
 
@@ -29,27 +29,27 @@ class Found(Exception):
 
 
 def built(name: str, folder: Path, sources: Path = HERE) -> Path:
-    """The program of this name, with these sources. Raises NoSanitizers."""
+    """Compile the program of this name with these sources. Raises NoSanitizers."""
     program = folder / f"fuzz_{name}"
     files = [Path(__file__).with_name(f"fuzz_{name}.c"), *(sources / file for file in PROGRAMS[name])]
     command = ["cc", *FLAGS, "-I", str(sources), "-o", str(program), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NoSanitizers(done.stderr[:SHOWN])
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise NoSanitizers(completed.stderr[:SHOWN])
     return program
 
 
 def run(program: Path, seed: int, seconds: int) -> dict[str, int]:
-    """What the program counted. Raises Found."""
-    done = subprocess.run([str(program), str(seed), str(seconds)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Found(f"seed {seed}: exit code {done.returncode}\n{done.stderr[:SHOWN]}")
-    counts: dict[str, int] = json.loads(done.stdout)
+    """Run the program, and return its counts. Raises Found."""
+    completed = subprocess.run([str(program), str(seed), str(seconds)], capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise Found(f"seed {seed}: exit code {completed.returncode}\n{completed.stderr[:SHOWN]}")
+    counts: dict[str, int] = json.loads(completed.stdout)
     return counts
 
 
 def main(seed: int, minutes: float) -> int:
-    """The same as a command, each program for half of the time; the exit code."""
+    """Run each program for an equal share of the time, and return the exit code."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         for name in PROGRAMS:
             try:

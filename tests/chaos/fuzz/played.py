@@ -1,4 +1,4 @@
-"""What a round of the newer modes played and found, and the watch over partitions that stand still. Shares no product code."""
+"""The cases and findings of a round of the newer modes, and checks for stalled partitions. Shares no product code."""
 
 import time
 from collections import Counter
@@ -19,7 +19,7 @@ TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass
 class Played:
-    """One round: how many hostile `cases` it had, counts of what became of them, and a line a finding."""
+    """One round: how many hostile `cases` it had, counts of their outcomes, and a line per finding."""
 
     seed: int
     title: str
@@ -29,7 +29,7 @@ class Played:
 
 
 class Positions:
-    """The backlog of a rig's group, and how long each partition with a backlog stood still."""
+    """The backlog of a rig's group, and the time for which each partition with a backlog has stalled."""
 
     def __init__(self, rig: Rig, partitions: int) -> None:
         self._admin = AdminClient({"bootstrap.servers": rig.bootstrap_servers})
@@ -39,15 +39,15 @@ class Positions:
         self.longest: dict[int, float] = {}
         self.backlog = 0
 
-    def look(self, now: float) -> None:
+    def take_snapshot(self, now: float) -> None:
         """Take a snapshot at `now` (monotonic seconds)."""
-        asked = [ConsumerGroupTopicPartitions(self._group)]
-        answer = self._admin.list_consumer_group_offsets(asked)[self._group].result().topic_partitions or []
-        committed = {p.partition: p.offset for p in answer if p.topic == self._topic}
+        groups = [ConsumerGroupTopicPartitions(self._group)]
+        committed_offsets = self._admin.list_consumer_group_offsets(groups)[self._group].result().topic_partitions or []
+        committed = {p.partition: p.offset for p in committed_offsets if p.topic == self._topic}
         spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         places = {TopicPartition(self._topic, number): spec for number in self._partitions}
-        found = self._admin.list_offsets(places, isolation_level=IsolationLevel.READ_COMMITTED)
-        ends = {place.partition: future.result().offset for place, future in found.items()}
+        futures = self._admin.list_offsets(places, isolation_level=IsolationLevel.READ_COMMITTED)
+        ends = {place.partition: future.result().offset for place, future in futures.items()}
         self.backlog = 0
         for number, end in ends.items():
             at = max(0, committed.get(number, 0))
@@ -59,18 +59,18 @@ class Positions:
                 self.longest[number] = max(self.longest.get(number, 0.0), now - since)
 
     def drained(self) -> bool:
-        self.look(time.monotonic())
+        self.take_snapshot(time.monotonic())
         return self.backlog == 0
 
 
 def drain(played: Played, positions: Positions, scorers: list[ScorerProcess]) -> None:
-    """Wait until everything is committed. Findings: a backlog, a partition that stood still, a process that ended or died."""
+    """Wait until everything is committed. Findings: a backlog, a stalled partition, a process that ended or died."""
     ended: Callable[[], bool] = lambda: any(scorer.ended for scorer in scorers)  # noqa: E731
     if not within(lambda: positions.drained() or ended(), WAIT_SECONDS, every=0.5) or positions.backlog:
         played.findings.append(f"{positions.backlog} records are not answered: {scorers[0].said[-SHOWN:]}")
     for number, seconds in positions.longest.items():
         if seconds > STILL_SECONDS:
-            played.findings.append(f"partition {number} stood still for {seconds:.0f} s")
+            played.findings.append(f"partition {number} stalled for {seconds:.0f} s")
     for scorer in scorers:
         if scorer.ended:
             played.findings.append(f"the scorer ended with {scorer.process.returncode}: {scorer.said[-SHOWN:]}")

@@ -1,7 +1,7 @@
-"""Record batches and Produce requests as bytes over a socket: whatever the protocol lets a client write.
+"""Record batches and Produce requests as bytes over a socket: everything that the protocol lets a client write.
 
 Kafka's own clients do not let a test write a header name that is not UTF-8. Readers leave decompression to their client, so one
-codec stands for all.
+codec represents all.
 """
 
 import socket
@@ -87,11 +87,11 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    left, found = (number << 1) ^ (number >> 63), bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])
+    remaining, septets = (number << 1) ^ (number >> 63), bytearray()
+    while remaining > 0x7F:
+        septets.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    return bytes([*septets, remaining])
 
 
 def _crc_table() -> list[int]:
@@ -107,7 +107,7 @@ TABLE = _crc_table()
 
 
 def crc32c(data: bytes) -> int:
-    found, table = 0xFFFFFFFF, TABLE
+    checksum, table = 0xFFFFFFFF, TABLE
     for byte in data:
-        found = found >> 8 ^ table[(found ^ byte) & 0xFF]
-    return found ^ 0xFFFFFFFF
+        checksum = checksum >> 8 ^ table[(checksum ^ byte) & 0xFF]
+    return checksum ^ 0xFFFFFFFF

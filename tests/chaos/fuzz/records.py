@@ -1,4 +1,4 @@
-"""Random records, from a seed alone: good events, damaged ones, and everything that the protocol lets stand around them."""
+"""Random records, from a seed alone: good events, damaged ones, and everything that the protocol allows around them."""
 
 import json
 import random
@@ -55,7 +55,7 @@ EVENTS: dict[str, Callable[[dict[str, object]], bytes]] = {
 
 
 class Records:
-    """Of one seed and format. The events are those of the linear test model."""
+    """The records of one seed and format. The events are those of the linear test model."""
 
     def __init__(self, seed: int, format_: str) -> None:
         self._random = random.Random(seed)
@@ -63,9 +63,11 @@ class Records:
         self._count = 0
         self._now = time.time_ns() // 1_000_000
 
-    def batch(self, most: int) -> tuple[str, list[RawRecord]]:
-        """A codec and up to so many records, which travel together."""
-        return self._random.choice([*CODECS]), [self._record() for _ in range(self._random.randint(1, max(1, min(most, 12))))]
+    def batch(self, max_records: int) -> tuple[str, list[RawRecord]]:
+        """Return a codec and up to `max_records` records, which are one batch."""
+        return self._random.choice([*CODECS]), [
+            self._record() for _ in range(self._random.randint(1, max(1, min(max_records, 12))))
+        ]
 
     def _record(self) -> RawRecord:
         draw = self._random

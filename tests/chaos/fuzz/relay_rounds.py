@@ -1,4 +1,4 @@
-"""One round at a relay: random records of one seed in a topic of the source, and what became of each at the destination."""
+"""One round at a relay: random records of one seed in a topic of the source, and the outcome of each at the destination."""
 
 import contextlib
 import random
@@ -14,7 +14,7 @@ from tests.integration.relay.rig import MakeRelay, RelayRig
 from tests.support import auditor
 from tests.support.waiting import until
 
-OWN = ("x-origin", "x-hops", "x-copied-to")
+RELAY_HEADERS = ("x-origin", "x-hops", "x-copied-to")
 
 
 def planned(seed: int) -> Round:
@@ -39,17 +39,17 @@ def play(make_relay: MakeRelay, played: Round, count: int) -> Round:
     with contextlib.suppress(AssertionError):
         until(at_rest, "the end of all partitions")
     if not at_rest():
-        played.findings.append(f"not all is carried: {rig.json('status')['partitions']}"[:SHOWN])
+        played.findings.append(f"not all records are copied: {rig.json('status')['partitions']}"[:SHOWN])
     if relay.process.poll() is not None:
         played.findings.append(f"the relay ended with {relay.process.returncode}: {relay.said[-SHOWN:]}")
     elif restarts := relay.metric("publisher_restarts_total"):
-        played.findings.append(f"the relay began anew {restarts:.0f} times: {relay.said[-SHOWN:]}")
+        played.findings.append(f"the relay restarted {restarts:.0f} times: {relay.said[-SHOWN:]}")
     count_answers(rig, played, written)
     return played
 
 
 def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord]) -> None:
-    """Each record is there once, as a copy that equals it or in the refusal topic; the copies are in order."""
+    """Check that each record exists once, as an equal copy or in the refusal topic, and that copies are in order."""
     answers: Counter[Place] = Counter()
     last: dict[int, int] = {}
     for copy in auditor.read(rig.destination, rig.topic):
@@ -74,10 +74,12 @@ def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord])
 
 
 def equal(copy: Message, record: RawRecord) -> bool:
-    """Whether a copy is as the record was, but for what the client cannot do: one without a time gets the time of its copying,
-    and a header name ends where it has a zero byte."""
-    kept = [(each[0].encode(), each[1]) for each in copy.headers() or [] if each[0] not in OWN]
-    named = [(name.split(b"\0")[0], value) for name, value in record.headers]
-    wanted = [each for each in named if each[0].decode() not in OWN]
+    """Return whether a copy equals the record, within the limits of the client: a record without a time gets the time of its
+    copy, and a header name ends at a zero byte."""
+    copied_headers = [
+        (header_pair[0].encode(), header_pair[1]) for header_pair in copy.headers() or [] if header_pair[0] not in RELAY_HEADERS
+    ]
+    record_headers = [(name.split(b"\0")[0], value) for name, value in record.headers]
+    expected_headers = [header_pair for header_pair in record_headers if header_pair[0].decode() not in RELAY_HEADERS]
     same_time = record.timestamp <= 0 or copy.timestamp()[1] == record.timestamp
-    return (copy.key(), copy.value(), kept) == (record.key, record.value, wanted) and same_time
+    return (copy.key(), copy.value(), copied_headers) == (record.key, record.value, expected_headers) and same_time

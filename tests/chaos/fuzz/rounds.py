@@ -1,4 +1,4 @@
-"""One round: a scorer, random records of one seed written at it, and a count of what became of each."""
+"""One round: a scorer, random records of one seed written at it, and a count of the outcomes."""
 
 import contextlib
 import random
@@ -13,12 +13,12 @@ PARTITIONS = 3
 SHOWN = 1_000  # characters of a record, of a log
 Place = tuple[int, int]
 DAMAGE = ("missing", "duplicates", "phantoms", "out_of_order")
-REPEATABLE = ("missing", "phantoms")  # what at-least-once promises too
+REPEATABLE = ("missing", "phantoms")  # counted with at-least-once too
 
 
 @dataclass
 class Round:
-    """What a seed decides, and what was found: a line a finding."""
+    """The parameters of a round, which its seed determines, and its findings, a line each."""
 
     seed: int
     format: str
@@ -37,7 +37,7 @@ def planned(seed: int) -> Round:
 
 
 def surroundings(make_rig: MakeRig, played: Round) -> Rig:
-    """A linear model in production; the input admits any timestamp, which the other topics do not."""
+    """Create a rig with a linear model in production. Only the input topic allows any timestamp."""
     named = "id" if played.format in ("json", "json-envelope") else "header:ce_id"
     overrides: dict[str, Any] = {"input": {"format": played.format, "id": named}, "delivery": played.delivery}
     rig = make_rig(**overrides).stocked(PARTITIONS)
@@ -48,18 +48,18 @@ def surroundings(make_rig: MakeRig, played: Round) -> Rig:
 
 
 def write(address: str, topic: str, played: Round, count: int) -> dict[Place, RawRecord]:
-    """Write `count` records that the broker at `address` takes; by partition and offset."""
-    made, taken = Records(played.seed, played.format), [0] * PARTITIONS
+    """Write `count` records that the broker at `address` accepts; return them by partition and offset."""
+    source, accepted = Records(played.seed, played.format), [0] * PARTITIONS
     written: dict[Place, RawRecord] = {}
     with contextlib.closing(RawProducer(address)) as producer:
         while len(written) < count:
-            codec, records = made.batch(count - len(written))
+            codec, records = source.batch(count - len(written))
             partition = len(written) % PARTITIONS
             if producer.write(topic, partition, records, codec) != 0:
                 played.refused += len(records)
                 continue
-            written |= {(partition, taken[partition] + at): record for at, record in enumerate(records)}
-            taken[partition] += len(records)
+            written |= {(partition, accepted[partition] + at): record for at, record in enumerate(records)}
+            accepted[partition] += len(records)
     played.written = len(written)
     return written
 
@@ -78,7 +78,7 @@ def play(make_rig: MakeRig, played: Round, count: int) -> Round:
         until(lambda: not behind() or scorer.process.poll() is not None, "all answers")
     for partition, offset in behind().items():
         stuck = written.get((partition, max(offset, 0)))
-        played.findings.append(f"partition {partition} stands at offset {offset}: {stuck!r:.{SHOWN}}")
+        played.findings.append(f"partition {partition} stays at offset {offset}: {stuck!r:.{SHOWN}}")
     if scorer.process.poll() is not None:
         played.findings.append(f"the scorer ended with {scorer.process.returncode}: {scorer.said[-SHOWN:]}")
     audit = rig.audit()
@@ -89,6 +89,6 @@ def play(make_rig: MakeRig, played: Round, count: int) -> Round:
         played.answers[reason] = played.answers.get(reason, 0) + 1
         if reason in ("internal-error", "crashes-scorer"):
             partition, offset = (int(part) for part in letter["source"].split("/")[-2:])
-            found = f"{reason} of {partition}@{offset}: {letter['error']}: {written[partition, offset]!r}"
-            played.findings.append(found[:SHOWN])
+            finding = f"{reason} of {partition}@{offset}: {letter['error']}: {written[partition, offset]!r}"
+            played.findings.append(finding[:SHOWN])
     return played

@@ -1,7 +1,7 @@
 """One round of hostile records on every topic that the product reads, beside a scorer, a relay and the commands that read them.
 
 The records are whole values that are no document, and documents of the topic with one place damaged (`hostile_records`). Topics
-that only the product may write to get none that is valid and false: who can write those is trusted.
+that only the product may write to get no valid records with false content: a client that may write those is trusted.
 """
 
 import contextlib
@@ -83,30 +83,30 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
     valid[labels] = [(b"k", LABEL)]
     valid[f"{relay_rig.name}.checkpoints"] = [(checkpoints.encode_key("another", "eu", "t", 0), b'{"next": 1}')]
     clusters = {f"{relay_rig.name}.checkpoints": relay_rig.destination}
-    for topic, known in valid.items():
+    for topic, examples in valid.items():
         server = clusters.get(topic, rig.bootstrap_servers)
-        played.cases += write(server, topic, known, draw, count)
+        played.cases += write(server, topic, examples, draw, count)
         sent += rig.emit(events(EVENTS, start=sent))
-        positions.look(time.monotonic())
+        positions.take_snapshot(time.monotonic())
     scorer_b = rig.start("b")  # one that reads all of it at its start
     sent += rig.emit(events(EVENTS, start=sent))
     drain(played, positions, [scorer, scorer_b])
     log_decision(played, rig, json.loads(valid[rig.scores_topic][0][1]))
     for command, codes in ALLOWED.items():
-        done = rig.run("scorer", *command, code=None)
-        judge(played, done, " ".join(command), codes)
-        if "verify" in command and done.returncode == 1 and SCATTERED not in done.stderr:
-            played.findings.append(f"verify ended with 1 for another reason: {(done.stdout + done.stderr)[-SHOWN:]}")
+        completed = rig.run("scorer", *command, code=None)
+        judge(played, completed, " ".join(command), codes)
+        if "verify" in command and completed.returncode == 1 and SCATTERED not in completed.stderr:
+            played.findings.append(f"verify ended with 1 for another reason: {(completed.stdout + completed.stderr)[-SHOWN:]}")
     trace_lineage(played, rig)
     for name in ("status", "audit"):
-        done = subprocess.run([*relay_rig.program, name, str(relay_rig.path)], capture_output=True, text=True, check=False)
-        judge(played, done, f"publisher {name}", {0, 1})
+        completed = subprocess.run([*relay_rig.program, name, str(relay_rig.path)], capture_output=True, text=True, check=False)
+        judge(played, completed, f"publisher {name}", {0, 1})
     if relay.ended:
         played.findings.append(f"the relay ended with {relay.process.returncode}: {relay.said[-SHOWN:]}")
     if TRACEBACK in relay.said:
         played.findings.append(f"the relay: {relay.said[relay.said.index(TRACEBACK) :][:SHOWN]}")
-    if (found := answered(rig)) != {f"e{number}" for number in range(sent)}:
-        played.findings.append(f"{len(found)} of {sent} events have a score")
+    if (scored_ids := answered(rig)) != {f"e{number}" for number in range(sent)}:
+        played.findings.append(f"{len(scored_ids)} of {sent} events have a score")
     played.answers["events"] = sent
     return played
 
@@ -114,8 +114,8 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
 def product_topics(rig: Rig) -> list[str]:
     """Topics of the rig, those with records of the product first."""
     names = ("status", "swaps", "rollouts", "scores", "scores.shadow", "scores.corrections", "dead", "dead.replayed")
-    known = rig.admin.list_topics(timeout=10).topics
-    return [topic for name in names if (topic := f"{rig.name}.{name}") in known]
+    existing = rig.admin.list_topics(timeout=10).topics
+    return [topic for name in names if (topic := f"{rig.name}.{name}") in existing]
 
 
 def write_candidate_answers(rig: Rig) -> None:
@@ -165,7 +165,7 @@ def log_decision(played: Played, rig: Rig, score: dict[str, Any]) -> None:
 
 
 def documents(rig: Rig, topic: str) -> list[tuple[bytes | None, bytes]]:
-    """Some records that the product wrote there, or one that looks like them."""
+    """Some records that the product wrote there, or one in the same form."""
     readable: list[tuple[bytes | None, bytes]] = []
     for message in auditor.read(rig.bootstrap_servers, topic):
         with contextlib.suppress(ValueError):
@@ -175,16 +175,16 @@ def documents(rig: Rig, topic: str) -> list[tuple[bytes | None, bytes]]:
     return readable[:3] or [(b"k", b'{"id": "e1", "at_ms": 1, "name": "x", "revision": 1}')]
 
 
-def hostile(known: list[tuple[bytes | None, bytes]], draw: random.Random) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values without end."""
-    own = [key for key, _ in known]
-    damaged = [value for _, value in each_damaged(draw.choice(known)[1])]
+def hostile(examples: list[tuple[bytes | None, bytes]], draw: random.Random) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield hostile keys and values without end."""
+    keys = [key for key, _ in examples]
+    damaged = [value for _, value in each_damaged(draw.choice(examples)[1])]
     while True:
-        yield draw.choice([*KEYS, *own]), draw.choice([*BYTES.values()] if draw.random() < 0.4 else damaged)
+        yield draw.choice([*KEYS, *keys]), draw.choice([*BYTES.values()] if draw.random() < 0.4 else damaged)
 
 
-def write(server: str, topic: str, known: list[tuple[bytes | None, bytes]], draw: random.Random, count: int) -> int:
-    """Write `count` records, each in a batch of its own: a broker rejects whole batches. Return how many it accepted."""
+def write(server: str, topic: str, examples: list[tuple[bytes | None, bytes]], draw: random.Random, count: int) -> int:
+    """Write `count` records, each in a separate batch: a broker rejects whole batches. Return how many it accepted."""
     accepted = 0
 
     def on_delivery(error: object, _: object) -> None:
@@ -199,7 +199,7 @@ def write(server: str, topic: str, known: list[tuple[bytes | None, bytes]], draw
             "batch.num.messages": 1,
         }
     )
-    for (key, value), _ in zip(hostile(known, draw), range(count), strict=False):
+    for (key, value), _ in zip(hostile(examples, draw), range(count), strict=False):
         names = draw.choices(HEADERS, k=draw.choice([0, 0, 1, 3]))
         headers: list[tuple[str, str | bytes | None]] = [(name, draw.choice(TEXTS)) for name in names]
         producer.produce(topic, value, key, partition=0, headers=headers, on_delivery=on_delivery)
@@ -219,22 +219,22 @@ def commit(rig: Rig, draw: random.Random) -> int:
     return len(places)
 
 
-def judge(played: Played, done: subprocess.CompletedProcess[str], name: str, codes: set[int]) -> None:
-    if TRACEBACK in done.stderr or done.returncode not in codes:
-        played.findings.append(f"{name} ended with {done.returncode}: {done.stderr[-SHOWN:]}")
-    played.answers[f"{name}: {done.returncode}"] += 1
-    if {"\x1b", "\x9b", "\u202e"} & set(done.stdout):
+def judge(played: Played, completed: subprocess.CompletedProcess[str], name: str, codes: set[int]) -> None:
+    if TRACEBACK in completed.stderr or completed.returncode not in codes:
+        played.findings.append(f"{name} ended with {completed.returncode}: {completed.stderr[-SHOWN:]}")
+    played.answers[f"{name}: {completed.returncode}"] += 1
+    if {"\x1b", "\x9b", "\u202e"} & set(completed.stdout):
         played.findings.append(f"{name} prints terminal escapes")
 
 
 def trace_lineage(played: Played, rig: Rig) -> None:
     for partition in range(PARTITIONS):
-        done = rig.run("scorer", "lineage", "scorer.yaml", f"{rig.events_topic}/{partition}/0", "--json", code=None)
-        judge(played, done, "lineage", {0})
+        completed = rig.run("scorer", "lineage", "scorer.yaml", f"{rig.events_topic}/{partition}/0", "--json", code=None)
+        judge(played, completed, "lineage", {0})
 
 
 def answered(rig: Rig) -> set[str]:
-    """The ids of events that have a score of the product's; hostile records among them are passed over."""
+    """Return the ids of events that have a score of the product. Hostile records among the scores are skipped."""
     ids: set[str] = set()
     for message in auditor.read(rig.bootstrap_servers, rig.scores_topic):
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):

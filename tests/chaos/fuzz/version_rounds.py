@@ -1,4 +1,4 @@
-"""One round of hostile versions, as champion and as canary, at a scorer that answers events meanwhile."""
+"""One round of hostile versions, as champion and as canary, at a scorer that scores events at the same time."""
 
 import json
 import random
@@ -73,7 +73,7 @@ def _document(folder: Path, change: Callable[[Any], None]) -> None:
 
 def _places(document: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     rows = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    return [found for name, part in rows for found in ((*place, name), *_places(part, (*place, name)))]
+    return [inner for name, part in rows for inner in ((*place, name), *_places(part, (*place, name)))]
 
 
 def wrong_field(folder: Path, draw: random.Random) -> None:
@@ -132,24 +132,24 @@ HARMFUL: Mapping[str, Callable[[Path], None]] = {
 
 
 def package(folder: Path, draw: random.Random) -> tuple[str, Path]:
-    """A hostile package, and its kind."""
+    """Create a hostile package, and return its kind and folder."""
     if draw.random() < 0.15:
         name = draw.choice(sorted(HARMFUL))
         return name, hostile_models.package(folder, HARMFUL[name])
     change = draw.choice(CHANGES)
-    made = models.linear_package(folder, draw.choice([2.0, 3.0]))
-    change(made, draw)
-    return change.__name__, made
+    package_folder = models.linear_package(folder, draw.choice([2.0, 3.0]))
+    change(package_folder, draw)
+    return change.__name__, package_folder
 
 
 def push(rig: Rig, sound: Package, folder: Path, version: str) -> None:
-    """Store a folder as it is: the store sends the files of a package that was read before, here of a sound one."""
+    """Store a folder without checks: the store sends the files of a package that was already read, here a sound one."""
     store = open_store(reference.parse("oci:./registry/model", base_dir=rig.folder))
     store_package(store, replace(sound, folder=folder), "model", version)
 
 
 def move(rig: Rig, version: str, canary: int | None) -> None:
-    """Move the channel without any check of the version. A canary gets the good champion: a refused one hides it."""
+    """Move the channel without any check of the version. A canary gets the good champion: a rejected champion would hide it."""
     store = open_store(reference.parse("oci:./registry/model", base_dir=rig.folder))
     if canary:
         channel.promote(store, "prod", GOOD, MoveRequest("fuzz", "fuzz", datetime.now(UTC)))
@@ -184,19 +184,19 @@ def play(make_rig: MakeRig, seed: int, count: int) -> Played:
             played.findings.append(f"the scorer ended at {kind} ({version})")
             break
     drain(played, positions, [scorer])
-    found = rig.audit()
+    audit = rig.audit()
     played.findings += [
-        f"{name}: {value}" for name, value in found.items() if name not in ("inputs", "version_regressions") and value
+        f"{name}: {value}" for name, value in audit.items() if name not in ("inputs", "version_regressions") and value
     ]
-    if found["inputs"] != sent:
-        played.findings.append(f"{found['inputs']} of {sent} events were read")
+    if audit["inputs"] != sent:
+        played.findings.append(f"{audit['inputs']} of {sent} events were read")
     return played
 
 
 def _decided(rig: Rig, positions: Positions, version: str) -> str:
     decided: list[str] = []
 
-    def known() -> bool:
+    def has_decision() -> bool:
         for row in rig.fleet():
             if row["state"] != "running":
                 continue
@@ -206,5 +206,5 @@ def _decided(rig: Rig, positions: Positions, version: str) -> str:
                 decided.append("serves")
         return bool(decided)
 
-    within(known, CASE_SECONDS, positions.look, every=0.2)
+    within(has_decision, CASE_SECONDS, positions.take_snapshot, every=0.2)
     return decided[-1] if decided else "undecided"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.chaos import rounds
-from tests.chaos.command import end_as_asked, talk
+from tests.chaos.command import exit_on_sigterm, talk
 from tests.chaos.faults.plan import ScorerRound
 from tests.chaos.faults.stage import READY_SECONDS, Ground, ScorerResult, Stage
 from tests.chaos.plan import Step
@@ -34,7 +34,7 @@ class Operation:
         most: the largest number of scorers.
         seconds: the duration of the load.
         steps: the steps of the operation.
-        pause_limit: the largest median of the pauses in seconds; None where the pause is that of the broker.
+        pause_limit: the largest median of the pauses in seconds; None if the pause is that of the broker.
     """
 
     running: int
@@ -70,7 +70,7 @@ class PauseStage(Stage):
         started = self.fleet.slots[: self._running]
         for slot in started:
             slot.start()
-        within(lambda: all("assigned: " in slot.said() for slot in started), READY_SECONDS, self.tend)
+        within(lambda: all("assigned: " in slot.log_text() for slot in started), READY_SECONDS, self.tend)
         self.load.start()
 
     def heal(self) -> None:
@@ -81,7 +81,7 @@ class PauseStage(Stage):
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    end_as_asked()
+    exit_on_sigterm()
     names = [options.only] if options.only else list(OPERATIONS)
     reports = {}
     with contextlib.closing(Ground(1)) as ground:

@@ -1,9 +1,9 @@
-"""`python -m tests.chaos.relay.failover --times N`: a region is killed under load, the other one goes on, and gives back.
+"""`python -m tests.chaos.relay.failover --times N`: a region is killed under load, the other continues, then it fails back.
 
-Three real clusters, real scorers and relays. In each round: eu scores, and ap reads the scores; eu dies with everything in it;
-`publisher failover --to us`, and us scores; eu comes back, what was not copied of it is, and `publisher failover --to eu`. Then
-everything drains and is counted: by an auditor of the tests' own, by what the reader in ap was given, and by `scorer audit`.
-In every second round the relay stands still before eu dies, so that it lags behind, and nobody waits for it at the failback.
+Three real clusters, real scorers and relays. In each round: eu scores, and ap reads the scores; eu dies with all processes;
+`publisher failover --to us`, and us scores; eu restarts, its remaining events are copied, and `publisher failover --to eu`.
+Then all events are scored and counted: by the auditor of the tests, from the records of the reader in ap, and by `scorer
+audit`. In every second round the relay is frozen before eu dies, so that it lags, and the failback does not wait for it.
 """
 
 import argparse
@@ -39,9 +39,9 @@ class Round:
     def play(self) -> dict[str, Any]:
         try:
             self._eu_scores()
-            self._eu_is_lost()
+            self._kill_eu()
             self._us_scores()
-            self._eu_is_back()
+            self._restart_eu()
             self._eu_scores_again()
             self._count()
         finally:
@@ -59,14 +59,14 @@ class Round:
             relay.processes[-1].ready()
         regions.scorers["eu"].start("one").ready()
         self._load.go_to("eu", self._brokers.servers("eu"))
-        self._answered_by("eu", PHASE_EVENTS)
+        self._await_scores("eu", PHASE_EVENTS)
 
-    def _eu_is_lost(self) -> None:
+    def _kill_eu(self) -> None:
         regions = self._regions
         relay = regions.inputs["us"].processes[-1]
         if self._lagging:
             relay.send(signal.SIGSTOP)
-            self._answered_by("eu", PHASE_EVENTS)
+            self._await_scores("eu", PHASE_EVENTS)
         self._brokers["eu"].kill()
         relay.send(signal.SIGCONT)
         self._lost_at = time.monotonic()
@@ -82,48 +82,51 @@ class Round:
         self._copied = {row["partition"]: row["next"] for row in regions.inputs["us"].json("status")["partitions"]}
         self._load.go_to("us", self._brokers.servers("us"))
         regions.scorers["us"].start("one").ready()
-        self._answered_by("us", PHASE_EVENTS)
+        self._await_scores("us", PHASE_EVENTS)
         first = self._reader.at[self._reader.regions.index("us")]
         self.figures["first_score_seconds"] = round(first - self._lost_at, 1)
 
-    def _eu_is_back(self) -> None:
-        """What it had kept to itself is copied, and scored where scorers are."""
+    def _restart_eu(self) -> None:
+        """Restart eu: its events that were not copied are copied and scored."""
         regions = self._regions
         self._brokers["eu"].restart()
-        self._measure_the_tail()
+        self._measure_tail()
         regions.inputs["eu"].start().ready()
-        until(regions.inputs["us"].at_rest, "the copies of what eu had kept to itself")
+        until(regions.inputs["us"].at_rest, "the copies of the remaining events of eu")
 
-    def _measure_the_tail(self) -> None:
-        """What eu had taken and us had not, held against what was reported then."""
-        plan, acknowledged = self._plan, self._load.taken
+    def _measure_tail(self) -> None:
+        """Compare the events that eu had and us had not with the figures of the report."""
+        plan, acknowledged = self._plan, self._load.write_times
         rows = auditor.read(self._brokers.servers("eu"), self._regions.events)
         tail = [m for m in rows if (m.offset() or 0) >= self._copied.get(m.partition() or 0, 0)]
         names = [f"eu/{self._regions.events}/{m.partition()}/{m.offset()}" for m in tail]
-        since = sum(acknowledged.get(name, plan["seen_ms"]) >= plan["seen_ms"] for name in names)
+        since_last_answer = sum(acknowledged.get(name, plan["seen_ms"]) >= plan["seen_ms"] for name in names)
         self.figures |= {
             "tail": len(tail),
             "reported_lag_records": plan["lag_records"],
             "reported_lag_seconds": round((plan["now_ms"] - plan["complete_ms"]) / 1_000, 1),
-            "tail_since_last_answer": since,
-            "tail_beyond_the_report": max(0, len(tail) - since - plan["lag_records"])
+            "tail_since_last_answer": since_last_answer,
+            "tail_beyond_the_report": max(0, len(tail) - since_last_answer - plan["lag_records"])
             + sum(acknowledged.get(name, plan["complete_ms"]) < plan["complete_ms"] for name in names),
         }
 
     def _eu_scores_again(self) -> None:
-        """While events are still written in us: those reach eu as copies."""
+        """Move the load back while events are still written in us, which reach eu as copies."""
         regions = self._regions
         assert regions.scorers["us"].scorers[-1].stop() == 0
         until(lambda: regions.members("eu") == 0, "the end of the members that died with eu")
         back = regions.inputs["eu"]
         if not self._lagging:
-            until(lambda: back.json("failover", "--to", "eu", "--dry-run")["lag_scored"] == 0, "the copies of what us scored")
+            until(
+                lambda: back.json("failover", "--to", "eu", "--dry-run")["lag_scored"] == 0,
+                "the copies of the events that us scored",
+            )
         plan = back.json("failover", "--to", "eu", "--yes")
         assert plan["source_answers"]
         self.figures["reported_rescored_at_failback"] = plan["lag_scored"]
         regions.scorers["eu"].start("two").ready()
         self._load.go_to("eu", self._brokers.servers("eu"))
-        self._answered_by("eu", PHASE_EVENTS)
+        self._await_scores("eu", PHASE_EVENTS)
         self._load.finish(10)
 
     def _count(self) -> None:
@@ -132,14 +135,14 @@ class Round:
         until(lambda: origins <= set(ids), "all scores in ap")
         for relay in (*regions.inputs.values(), *regions.answers.values()):
             until(relay.at_rest, "the last copies")
-        until(lambda: regions.at_rest("eu"), "the end of what eu scores")
+        until(lambda: regions.at_rest("eu"), "the last events of eu")
         until(regions.answers["eu"].at_rest, "the last scores of eu")
         final = [json.loads(m.value() or b"")["id"] for m in auditor.read(self._brokers.servers("ap"), regions.scores)]
-        until(lambda: len(ids) >= len(final), "what the reader in ap is given")
+        until(lambda: len(ids) >= len(final), "the records of the reader in ap")
         audit = regions.audit()
         self.figures |= {
             "events": len(origins),
-            "acknowledged_and_lost": len(set(self._load.taken) - origins),
+            "acknowledged_and_lost": len(set(self._load.write_times) - origins),
             "lost": len(origins - set(ids)),
             "duplicates": len(ids) - len(set(ids)),
             "unrecognised": len(set(ids) - origins),
@@ -147,26 +150,26 @@ class Round:
             "audit": {name: audit[name] for name in ("clean", "events", "answered", "missing", "pending", "different_ids")},
         }
 
-    def _answered_by(self, region: str, count: int) -> None:
+    def _await_scores(self, region: str, count: int) -> None:
         before = self._reader.regions.count(region)
         until(lambda: self._reader.regions.count(region) >= before + count, f"{count} scores of {region} in ap")
 
 
 def passed(figures: dict[str, Any]) -> bool:
-    none = ("tail_beyond_the_report", "acknowledged_and_lost", "lost", "unrecognised")
+    zero_figures = ("tail_beyond_the_report", "acknowledged_and_lost", "lost", "unrecognised")
     audit = figures["audit"]
     counted = audit["clean"] and not audit["pending"] and audit["events"] == figures["events"] == audit["answered"]
-    return counted and figures["duplicates"] == figures["rescored"] and not any(figures[name] for name in none)
+    return counted and figures["duplicates"] == figures["rescored"] and not any(figures[name] for name in zero_figures)
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.chaos.relay.failover", description=__doc__)
-    asked.add_argument("--times", type=int, default=1)
-    asked.add_argument("--json", action="store_true", help="one line a round on stdout")
-    options = asked.parse_args()
+    command_parser = argparse.ArgumentParser(prog="python -m tests.chaos.relay.failover", description=__doc__)
+    command_parser.add_argument("--times", type=int, default=1)
+    command_parser.add_argument("--json", action="store_true", help="one line a round on stdout")
+    options = command_parser.parse_args()
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="failover-") as kept, Brokers() as brokers:
-        folder = Path(kept)
+    with tempfile.TemporaryDirectory(prefix="failover-") as temporary, Brokers() as brokers:
+        folder = Path(temporary)
         (folder / "model").mkdir()
         registry = make_registry(folder / "model")
         for number in range(options.times):
@@ -175,14 +178,14 @@ def main() -> int:
             try:
                 figures |= Round(brokers, folder / str(number), f"f{number}", registry, lagging=number % 2 == 1).play()
                 figures["passed"] = passed(figures)
-            except Exception:  # noqa: BLE001 - told, and counted as a failure
+            except Exception:  # noqa: BLE001 - printed, and counted as a failure
                 traceback.print_exc()
                 figures["passed"] = False
                 brokers.revive()
             figures["seconds"] = round(time.monotonic() - began, 1)
             failed += not figures["passed"]
-            told = f"round {number}: {'passed' if figures['passed'] else 'FAILED'} {figures}"
-            print(json.dumps(figures) if options.json else told, flush=True)
+            line = f"round {number}: {'passed' if figures['passed'] else 'FAILED'} {figures}"
+            print(json.dumps(figures) if options.json else line, flush=True)
     print(f"{options.times - failed} passed, {failed} failed", file=sys.stderr)
     return 1 if failed else 0
 

@@ -1,7 +1,7 @@
 """`publisher` with producers that crash on order (`crashing.py`), or with a part that is wrong on purpose.
 
 The environment variable BROKEN is `loose-positions` (checkpoints are written beside the transaction, not in it) or
-`no-rotation` (a producer keeps its place however slow its commit was). The product has no such switch.
+`no-rotation` (a producer stays in use after a slow commit). The product has no such switch.
 """
 
 import functools
@@ -22,14 +22,14 @@ BROKEN = os.environ.get("BROKEN", "")
 
 
 def crashing(settings: RelaySettings, *arguments: Any) -> CrashingProducer:
-    made = CrashingProducer(create_destination_producer(settings, *arguments))
+    producer = CrashingProducer(create_destination_producer(settings, *arguments))
     if BROKEN == "loose-positions":
-        loosen(made, settings)
-    return made
+        loosen(producer, settings)
+    return producer
 
 
 def loosen(producer: CrashingProducer, settings: RelaySettings) -> None:
-    """Wrong on purpose: positions go out at once, by a producer without transactions."""
+    """Wrong on purpose: positions are written at once, by a producer without transactions."""
     inside, outside = producer.produce, Producer({"bootstrap.servers": settings.destination.bootstrap_servers})
 
     def split(topic: str, *arguments: Any, **named: Any) -> None:

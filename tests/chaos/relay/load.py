@@ -1,4 +1,4 @@
-"""What is written at the source while faults happen: numbered records at a steady rate; transactions, half of them aborted."""
+"""The load at the source during faults: numbered records at a steady rate; transactions, half of them aborted."""
 
 import random
 import threading
@@ -15,27 +15,27 @@ FINISH_SECONDS = 60.0
 
 
 class Records(Load):
-    """Numbered records over all partitions in turn; `widen` tells of new ones."""
+    """Numbered records over all partitions in turn; `widen` adds partitions."""
 
     def __init__(self, bootstrap_servers: str, topic: str, rate: float, partitions: int) -> None:
         super().__init__(bootstrap_servers, topic, rate)
         self.partitions = partitions
 
     def widen(self, partitions: int) -> None:
-        """Write to so many partitions from now on. From any thread."""
-        self._producer.list_topics(self._topic, 10)  # what this client does not know it would refuse
+        """Write to so many partitions from now on. May be called from any thread."""
+        self._producer.list_topics(self._topic, 10)  # the client rejects partitions that are not in its metadata
         self.partitions = partitions
 
-    def _made(self, **more: Any) -> Producer:
-        """One batch in flight: of two, a new leader may refuse the first, take the second, and call the first a duplicate."""
-        return super()._made(**{"max.in.flight": 1, **more})
+    def _create_producer(self, **more: Any) -> Producer:
+        """Allow one batch in flight: of two, a new leader may reject the first, accept the second, and report a duplicate."""
+        return super()._create_producer(**{"max.in.flight": 1, **more})
 
-    def _placed(self, key: bytes | None) -> dict[str, Any]:
-        return {**super()._placed(key), "partition": self.written % self.partitions, "headers": [("h", key)]}
+    def _delivery(self, key: bytes | None) -> dict[str, Any]:
+        return {**super()._delivery(key), "partition": self.written % self.partitions, "headers": [("h", key)]}
 
 
 class Transactions(threading.Thread):
-    """Small transactions beside the records, half of them aborted, until `finish`. What becomes of each, the log alone says."""
+    """Small transactions beside the records, half of them aborted, until `finish`. Only the log has the outcome of each."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int, seed: int) -> None:
         super().__init__(name="transactions", daemon=True)
@@ -62,7 +62,7 @@ class Transactions(threading.Thread):
                 producer = None
 
     def finish(self) -> None:
-        """No more, and nothing left open. Raises KafkaException where the broker does not answer for long."""
+        """End the thread, and leave no open transaction. Raises KafkaException if the broker does not answer for long."""
         self._enough.set()
         self.join()
         self._fresh(FINISH_SECONDS)

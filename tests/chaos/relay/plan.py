@@ -1,4 +1,4 @@
-"""What happens in a round, and when: a pure function of a seed, so that any round can be played again.
+"""The steps of a round: a pure function of a seed, so that any round can be repeated.
 
 A fault is a few steps of the stage (`stage.py`) at seconds after the load began. Nothing here touches a process.
 """
@@ -18,8 +18,8 @@ EXCLUSIVE = (
     frozenset({"kill-destination", "freeze-destination"}),
     frozenset({"kill-relay", "freeze-relay", "take-over", "roll"}),
 )
-"""Of each of these one a round: a broker has one fault at a time, and partitions are added by one that answers."""
-GROWN = 2  # partitions more, each time
+"""A round has at most one fault of each group: a broker has one fault at a time, and must run to add partitions."""
+GROWN = 2  # partitions added each time
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RelayRound(Round):
 
     @property
     def taken_over(self) -> bool:
-        """Whether the first process of the round has to end, refused."""
+        """Whether the first process of the round must be fenced and end."""
         return "take-over" in self.faults
 
 
@@ -42,7 +42,7 @@ Planner = Callable[[random.Random, float], list[Step]]
 
 
 def _kill_relay(rng: random.Random, at: float) -> list[Step]:
-    """Three crashes: at a point of a transaction where the dice say so, else anywhere."""
+    """Crash three times, each at a point of a transaction or at any time, by chance."""
     steps = []
     for k in range(3):
         order = Step(at + 2.5 * k, "arm", rng.choice(POINTS)) if rng.random() < 0.8 else Step(at + 2.5 * k, "kill-relay")
@@ -51,7 +51,7 @@ def _kill_relay(rng: random.Random, at: float) -> list[Step]:
 
 
 def _take_over(rng: random.Random, at: float) -> list[Step]:
-    """A second process under the same name; the first may be frozen, and wake up later. It must end of itself."""
+    """Start a second process with the same name; the first may be frozen and thawed later. It must end by itself."""
     second = Step(at + 0.5, "take-over")
     if rng.random() < 0.3:
         return [second]
@@ -63,8 +63,8 @@ def _roll(rng: random.Random, at: float) -> list[Step]:
     return [Step(at + 2.5 * k, "restart-relay", str(rng.randint(1, 6))) for k in range(3)]
 
 
-def _there_and_back(one: str, other: str, least: float, most: float, side: str = "") -> Planner:
-    return lambda rng, at: [Step(at, one, side), Step(at + rng.uniform(least, most), other, side)]
+def _begin_and_end(verb: str, undo: str, minimum: float, maximum: float, side: str = "") -> Planner:
+    return lambda rng, at: [Step(at, verb, side), Step(at + rng.uniform(minimum, maximum), undo, side)]
 
 
 def _of_sides(name: str, planner: Callable[[str], Planner]) -> dict[str, Planner]:
@@ -73,13 +73,13 @@ def _of_sides(name: str, planner: Callable[[str], Planner]) -> dict[str, Planner
 
 PLANNERS: dict[str, Planner] = {
     "kill-relay": _kill_relay,
-    "freeze-relay": _there_and_back("freeze-relay", "thaw-relay", 0.5, 8),
+    "freeze-relay": _begin_and_end("freeze-relay", "thaw-relay", 0.5, 8),
     "take-over": _take_over,
     "roll": _roll,
-    "add-partitions": _there_and_back("add-partitions", "add-partitions", 0.5, 4),
+    "add-partitions": _begin_and_end("add-partitions", "add-partitions", 0.5, 4),
     "late-endtxn": lambda _, at: late_endtxn(at),
-    **_of_sides("kill", lambda side: _there_and_back("kill-broker", "start-broker", 0.5, 4, side)),
-    **_of_sides("freeze", lambda side: _there_and_back("freeze-broker", "thaw-broker", 1, 8, side)),
+    **_of_sides("kill", lambda side: _begin_and_end("kill-broker", "start-broker", 0.5, 4, side)),
+    **_of_sides("freeze", lambda side: _begin_and_end("freeze-broker", "thaw-broker", 1, 8, side)),
     **_of_sides("cut", lambda side: lambda rng, at: cuts(rng, at, 5, 1.2, side)),
     **_of_sides("slow", lambda side: lambda rng, at: slowed(rng, at, side)),
     **_of_sides("half-open", lambda side: lambda rng, at: half_open(rng, at, side)),
@@ -88,17 +88,19 @@ FAULTS = tuple(PLANNERS)
 
 
 def plan(number: int, seed: int, seconds: float, only: str | None = None) -> RelayRound:
-    """The round of this seed: one to three faults, or `only` this one, over `seconds` of load."""
+    """Return the round of this seed: one to three faults, or `only` this one, over `seconds` of load."""
     rng = random.Random(seed)
     faults = (only,) if only else _choose(rng)
-    lanes, most, partitions = rng.choice((1, 2, 4)), rng.choice((200, 1_000, 4_000)), rng.choice((4, 6, 8))
+    lanes, transaction_records, partitions = rng.choice((1, 2, 4)), rng.choice((200, 1_000, 4_000)), rng.choice((4, 6, 8))
     transactional = rng.random() < 0.5
     steps = [step for fault in faults for step in PLANNERS[fault](rng, rng.uniform(1.0, max(1.5, seconds * 0.4)))]
-    return RelayRound(number, seed, faults, seconds, tuple(sorted(steps)), lanes, most, partitions, transactional)
+    return RelayRound(
+        number, seed, faults, seconds, tuple(sorted(steps)), lanes, transaction_records, partitions, transactional
+    )
 
 
 def _choose(rng: random.Random) -> tuple[str, ...]:
-    """A kill of the relay more often than anything else; what excludes each other never together."""
+    """Choose faults: most often a kill of the relay, and at most one of each group of EXCLUSIVE."""
     chosen: list[str] = []
     wanted = rng.choice((1, 1, 2, 3))
     first = ["kill-relay"] if rng.random() < 0.25 else []

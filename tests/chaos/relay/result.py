@@ -1,4 +1,4 @@
-"""The outcome of a round of the relay's campaign, and what may end a relay."""
+"""The outcome of a round of the relay's campaign, and the exit codes that a relay may have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from tests.chaos.result import Result
 from tests.integration.relay.counting import CLEAN
 
 REFUSED, UNREACHABLE = 3, 4
-CLUSTER_AWAY = {
-    f"{what}-{side}" for what in ("kill", "freeze", "half-open") for side in SIDES
-}  # a start that meets it may give up
+CLUSTER_UNAVAILABLE = {
+    f"{fault}-{side}" for fault in ("kill", "freeze", "half-open") for side in SIDES
+}  # a relay that starts during such a fault may give up
 EXPECTED = {0, -9, -15}  # -15: asked to end before it could listen
 
 
@@ -31,13 +31,13 @@ class RelayResult(Result):
         return f"{self.lanes} lanes: {self.records} records {crashes}"
 
     def judge_exits(self, played: RelayRound, first: Sequence[int], second: Sequence[int]) -> None:
-        """No relay may end of itself, but the one that was replaced must; `first` and `second` are their exit codes."""
+        """Check that only the replaced relay ended by itself; `first` and `second` are the exit codes of both slots."""
         codes = [*first, *second]
         if played.taken_over:
             if first[-1:] == [REFUSED]:
                 codes.remove(REFUSED)
             else:
-                self.trouble = self.trouble or f"the relay that was replaced did not end as it has to: {first}"
-        away = {UNREACHABLE} if CLUSTER_AWAY & set(played.faults) else set()
-        if surprising := set(codes) - EXPECTED - away:
-            self.trouble = self.trouble or f"a relay ended with {sorted(surprising)}"
+                self.trouble = self.trouble or f"the relay that was replaced did not end as it must: {first}"
+        given_up = {UNREACHABLE} if CLUSTER_UNAVAILABLE & set(played.faults) else set()
+        if unexpected := set(codes) - EXPECTED - given_up:
+            self.trouble = self.trouble or f"a relay ended with {sorted(unexpected)}"

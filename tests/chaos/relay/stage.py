@@ -1,4 +1,4 @@
-"""Where a round is played: two clusters, each behind a proxy, a relay between them, load and a reader. Does the steps."""
+"""The environment of a round: two clusters behind proxies, a relay between them, load and a reader. Runs the steps."""
 
 import shutil
 import signal
@@ -26,13 +26,13 @@ from tests.support import auditor
 from tests.support.waiting import within
 
 LAUNCHER = (sys.executable, "-m", "tests.chaos.relay.launcher")
-STARTED, BEGUN = "health and metrics on", " partitions of "  # words of its log
+STARTED, COPYING = "health and metrics on", " partitions of "  # texts of its log
 READY_SECONDS = 60.0
 WHILE_COPYING = frozenset({"arm", "restart-relay", "take-over", "freeze-relay"})
 
 
 class Ground:
-    """What all rounds share: a source and a destination, one broker each, which are reached through proxies."""
+    """The parts that all rounds share: a source and a destination, one broker each, which are reached through proxies."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-relay-rounds-"))
@@ -59,7 +59,7 @@ class Ground:
 
 
 class Stage(rounds.Stage[RelayResult]):
-    """One round's own topics, relay, load and reader. `broken`: a relay that is wrong on purpose (`launcher.py`)."""
+    """The topics, relay, load and reader of a round. `broken`: a relay that is wrong on purpose (`launcher.py`)."""
 
     rest_seconds = 1.0
 
@@ -103,7 +103,7 @@ class Stage(rounds.Stage[RelayResult]):
             "freeze-broker": lambda side: node(side).send(signal.SIGSTOP),
             "thaw-broker": lambda side: node(side).send(signal.SIGCONT),
             "cut": lambda side: proxies[side].cut(),
-            "slow": lambda what: proxies[what.split()[0]].slow(float(what.split()[1])),
+            "slow": lambda argument: proxies[argument.split()[0]].slow(float(argument.split()[1])),
             "hold": lambda side: proxies[side].hold(),
             "hold-endtxn": lambda _: proxies["destination"].hold_end_txn(),
             "add-partitions": lambda _: self._add_partitions(),
@@ -119,26 +119,26 @@ class Stage(rounds.Stage[RelayResult]):
 
     @property
     def settled(self) -> bool:
-        """Whether the relay copies, has crashed where it was told to, and the one that was replaced has ended."""
+        """Whether the relay copies, no armed crash is pending, and the replaced relay has ended."""
         first = self.slots[0]
         return not self.relay.armed and self.copying and (self.relay is first or not first.running)
 
     def begin(self) -> None:
         self.relay.start()
         if not within(lambda: self.copying, READY_SECONDS, self.tend):
-            raise RuntimeError(f"the relay did not begin within {READY_SECONDS:.0f} s: {self.relay.said()}")
+            raise RuntimeError(f"the relay did not begin within {READY_SECONDS:.0f} s: {self.relay.log_text()}")
         self.load.start()
         if self.transactions is not None:
             self.transactions.start()
 
     def may(self, step: Step) -> bool:
-        """Whether a step's time has come: a process that is to crash or to end must have begun to copy, and earlier orders
-        must have been carried out."""
+        """Whether a step may run: a process that is to crash or to end must have begun to copy, and no armed crash may be
+        pending."""
         return step.verb not in WHILE_COPYING or (self.copying and not self.relay.armed)
 
     @property
     def copying(self) -> bool:
-        return self.relay.running and BEGUN in self.relay.said().rpartition(STARTED)[2]
+        return self.relay.running and COPYING in self.relay.log_text().rpartition(STARTED)[2]
 
     def tend(self, now: float) -> None:
         for slot in self.slots:
@@ -146,7 +146,7 @@ class Stage(rounds.Stage[RelayResult]):
 
     def heal(self) -> None:
         self.ground.heal()
-        self._used_up()
+        self._record_crash()
         for slot in self.slots:
             slot.disarm()
             slot.send(signal.SIGCONT)
@@ -155,12 +155,12 @@ class Stage(rounds.Stage[RelayResult]):
             self.transactions.finish()
 
     def count(self, result: RelayResult) -> None:
-        """Both auditors, over everything that the round wrote, once it is copied and the relays have ended."""
+        """Let both auditors count all records of the round, after they are copied and the relays have ended."""
         rig = self.rig
         source = list(auditor.read(rig.source, rig.topic))
         result.records = len(source)
-        own = {(m.partition(), m.offset()) for m in source if b'"id"' in (m.value() or b"")}
-        result.lost_inputs = max(0, self.load.events - len(own))
+        numbered = {(m.partition(), m.offset()) for m in source if b'"id"' in (m.value() or b"")}
+        result.lost_inputs = max(0, self.load.events - len(numbered))
         drained(self, len(source), result)
         self._end_relays()
         result.counts = compare(source, list(auditor.read(rig.destination, rig.topic)))
@@ -194,14 +194,14 @@ class Stage(rounds.Stage[RelayResult]):
         return Supervised(f"relay-{name}", self.folder, command, {"BROKEN": broken} if broken else {})
 
     def _arm(self, point: str) -> None:
-        self._used_up()
+        self._record_crash()
         self._armed = point
         self.relay.arm(point)
-        if point.endswith(":init_transactions"):  # the next process comes to it
+        if point.endswith(":init_transactions"):  # the next process reaches this point
             self.relay.send(signal.SIGKILL)
 
-    def _used_up(self) -> None:
-        """Note the crash that was ordered, if it happened."""
+    def _record_crash(self) -> None:
+        """Record the armed crash if it happened."""
         if self._armed and not self.relay.armed:
             self.crashes.append(self._armed)
         self._armed = ""
@@ -217,9 +217,9 @@ class Stage(rounds.Stage[RelayResult]):
         slot.send(signal.SIGTERM)
 
     def _add_partitions(self) -> None:
-        more = self.load.partitions + GROWN
-        self.rig.grow(self.rig.source, more)
-        self.load.widen(more)
+        partitions = self.load.partitions + GROWN
+        self.rig.grow(self.rig.source, partitions)
+        self.load.widen(partitions)
 
 
 def play(ground: Ground, played: RelayRound, rate: float, broken: str | None = None) -> RelayResult:

@@ -1,6 +1,6 @@
-"""Three regions for the failover campaign: two that can score, one that only reads; the installed commands in all of them.
+"""Three regions for the failover campaign: two that can score, one that only reads; all run the installed commands.
 
-Each event has no id of its own: it is named by where it was first written, which is what a copy has to keep.
+Events have no id. An event is identified by the position at which it was first written, which copies must keep.
 """
 
 import contextlib
@@ -28,35 +28,35 @@ Positions = dict[str, int]
 
 
 class MovingLoad(Load):
-    """Writes events at a rate into the region that it is told, until it is closed. `taken`: when each was acknowledged."""
+    """Writes events at a rate into one region, until it is closed. `write_times`: the time at which each was acknowledged."""
 
     def __init__(self, servers: str, topic: str, rate: float) -> None:
         super().__init__(servers, topic, rate, make=lambda number: b'{"a": %d, "b": 0.5}' % number)
-        self.taken: Positions = {}
+        self.write_times: Positions = {}
         self._region = ""
 
     def go_to(self, region: str, servers: str) -> None:
-        """From now on into this region. What the one before did not take is given up, as its producers died with it."""
+        """Write into this region from now on. Unacknowledged events of the previous region are given up, as in a real loss."""
         with self._turn:
             before, self._region, self._bootstrap_servers = self._producer, region, servers
-            self._producer = self._made(**{"message.timeout.ms": 3_000})
+            self._producer = self._create_producer(**{"message.timeout.ms": 3_000})
         if not self.is_alive():
             self.start()
         before.flush(10)
 
-    def _placed(self, _: bytes | None) -> dict[str, Any]:
+    def _delivery(self, _: bytes | None) -> dict[str, Any]:
         region = self._region
 
-        def told(error: KafkaError | None, message: Message) -> None:
+        def acknowledge(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 position = f"{region}/{message.topic()}/{message.partition()}/{message.offset()}"
-                self.taken[position] = time.time_ns() // 1_000_000
+                self.write_times[position] = time.time_ns() // 1_000_000
 
-        return {"partition": self.written % PARTITIONS, "on_delivery": told}
+        return {"partition": self.written % PARTITIONS, "on_delivery": acknowledge}
 
 
 class Reader:
-    """A consumer in the third region, which keeps every id that it is given, and when."""
+    """A consumer in the third region that records every id and the time of its arrival."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self.ids: list[str] = []
@@ -92,7 +92,7 @@ class Brokers(dict[str, EmbeddedBroker]):
             broker.stop()
 
     def revive(self) -> None:
-        """After a round that ended in the middle: all of them run."""
+        """Restart all brokers, after a round that was cut short."""
         for broker in self.values():
             with contextlib.suppress(RuntimeError):
                 broker.restart()
@@ -117,7 +117,7 @@ class Regions:
         self.answers = {region: self._relay(region, "ap", self.scores, {}, []) for region in ("eu", "us")}
 
     def prepare(self) -> None:
-        """Every topic, in every region: what is written there, then the copies, then what else scorers want."""
+        """Create the topics in every region: the written ones, then the copies, then the other topics of scorers."""
         for relay in (*self.inputs.values(), *self.answers.values()):
             relay.create(relay.source, relay.topic, PARTITIONS)
         for relay in (*self.inputs.values(), *self.answers.values()):
@@ -126,12 +126,12 @@ class Regions:
             rig.create(PARTITIONS)
 
     def origins(self) -> set[str]:
-        """Where every event was first written, as a plain client finds it."""
-        found = set()
+        """Return the position at which every event was first written, as read by a plain client."""
+        origins = set()
         for region in ("eu", "us"):
             rows = auditor.read(self.brokers.servers(region), self.events)
-            found |= {f"{region}/{self.events}/{m.partition()}/{m.offset()}" for m in rows}
-        return found
+            origins |= {f"{region}/{self.events}/{m.partition()}/{m.offset()}" for m in rows}
+        return origins
 
     def members(self, region: str) -> int:
         admin = AdminClient({"bootstrap.servers": self.brokers.servers(region)})
@@ -141,18 +141,18 @@ class Regions:
         servers = self.brokers.servers(region)
         admin = AdminClient({"bootstrap.servers": servers})
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
-        taken = {(p.topic, p.partition): p.offset for p in answer.topic_partitions or []}
+        committed = {(p.topic, p.partition): p.offset for p in answer.topic_partitions or []}
         topics = self.scorers[region].configuration["input"]["topics"]
         rows = [message for topic in topics for message in auditor.read(servers, topic)]
-        return all(taken.get((m.topic(), m.partition()), 0) > (m.offset() or 0) for m in rows)
+        return all(committed.get((m.topic(), m.partition()), 0) > (m.offset() or 0) for m in rows)
 
     def audit(self) -> dict[str, Any]:
-        """The product's own count over the regions; the copies of the answers must be whole too."""
+        """Return the count of the product over the regions. The copies of the scores must be complete too."""
         for relay in self.answers.values():
             assert relay.json("audit")["clean"]
-        one, two = (str(rig.path) for rig in self.scorers.values())
-        counted: dict[str, Any] = json.loads(self.scorers["eu"].run("scorer", "audit", one, two, "--json").stdout)
-        return counted
+        first, second = (str(rig.path) for rig in self.scorers.values())
+        report: dict[str, Any] = json.loads(self.scorers["eu"].run("scorer", "audit", first, second, "--json").stdout)
+        return report
 
     def close(self) -> None:
         for scorer in self.scorers.values():
@@ -174,8 +174,8 @@ class Regions:
 
     def _relay(self, source: str, destination: str, topic: str, to: dict[str, Any], groups: Sequence[str]) -> RelayRig:
         servers = self.brokers.servers(source), self.brokers.servers(destination)
-        what = "events" if groups else "scores"
-        rig = RelayRig(servers, self._folder, f"{self.name}-{what}-{source}-{destination}")
+        content = "events" if groups else "scores"
+        rig = RelayRig(servers, self._folder, f"{self.name}-{content}-{source}-{destination}")
         rig.configure(
             source={"region": source, "topics": [topic], "groups": list(groups)},
             destination={"region": destination, **to},

@@ -1,1 +1,1 @@
-"""The rollouts campaign: whole rollouts under kill -9, a controller's death at each step, and how fast the way back is."""
+"""The rollouts campaign: whole rollouts under kill -9, a controller's death at each step, and the time of rollbacks."""

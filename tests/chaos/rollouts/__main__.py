@@ -1,9 +1,9 @@
-"""`python -m tests rollouts`: rollouts that act, under `kill -9`, on a real broker.
+"""`python -m tests rollouts`: rollouts under `kill -9`, on a real broker.
 
-Whole rollouts are played one after the other, of good, bad and failing candidates, aborted and overtaken ones, while scorers,
-the shadow and two controllers are killed at random moments (`rounds.py`). A controller is killed at each step of a move, and
-another takes over (`kills.py`). And it is measured how long the way back takes (`back.py`). The exit code is 1 where a bar is
-missed or a count is not zero.
+Whole rollouts of good, bad and failing candidates, aborted and overtaken ones, run one after another, while scorers, the shadow
+and two controllers are killed at random times (`rounds.py`). A controller is killed at each step of a move, and another takes
+over (`kills.py`). The time of rollbacks is measured (`back.py`). The exit code is 1 if a limit is exceeded or a count is not
+zero.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.chaos.command import end_as_asked, talk
+from tests.chaos.command import exit_on_sigterm, talk
 from tests.chaos.rollouts import back, kills, rounds
 from tests.chaos.rollouts.plan import deaths
 from tests.chaos.rollouts.plan import rounds as planned
@@ -31,17 +31,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests rollouts", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=50, help="whole rollouts under kills")
     parser.add_argument("--kills", type=int, default=50, help="of a controller, at each of six points")
-    parser.add_argument("--rollbacks", type=int, default=60, help="whose way back is measured")
-    parser.add_argument(
-        "--lanes", type=int, default=2, help="rounds at once, each on a channel of its own; kills: twice as many"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of what happens when")
+    parser.add_argument("--rollbacks", type=int, default=60, help="the number of measured rollbacks")
+    parser.add_argument("--lanes", type=int, default=2, help="rounds at once, each on its own channel; kills: twice as many")
+    parser.add_argument("--seed", type=int, default=1, help="of the rounds and kills")
     parser.add_argument("--only", choices=PARTS, help="this part alone")
     parser.add_argument("--json", action="store_true", help="the figures as one line on stdout, in place of tables")
     options = parser.parse_args(arguments)
     if min(options.rounds, options.kills, options.rollbacks, options.lanes) < 1:
         parser.error("--rounds, --kills, --rollbacks and --lanes take 1 or more")
-    end_as_asked()
+    exit_on_sigterm()
     folder = Path(tempfile.mkdtemp(prefix="scorestream-rollouts-"))
     figures = _figures(options, folder)
     if figures["clean"]:
@@ -62,24 +60,24 @@ def _figures(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         KILLS: lambda servers: kills.campaign(servers, folder, deaths(options.kills, seed), 2 * lanes),
         BACK: lambda servers: back.campaign(servers, folder, options.rollbacks),
     }
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for name, play in parts.items():
         if options.only in (None, name):
             talk.print(f"{name}:")
             with EmbeddedBroker(heap_mb=1_024, quick_start=False) as broker:
-                found[name] = play(broker.bootstrap_servers)
-    missed = [f"{name}: {what}" for name, part in found.items() for what in _missed(name, part)]
-    return {"clean": not missed, "missed": missed, **found}
+                results[name] = play(broker.bootstrap_servers)
+    missed = [f"{name}: {miss}" for name, part in results.items() for miss in _missed(name, part)]
+    return {"clean": not missed, "missed": missed, **results}
 
 
 def _missed(name: str, part: Mapping[str, Any]) -> list[str]:
-    """Bars that are missed, and counts that are not zero, a line each."""
+    """Return a line for each exceeded limit and each count that is not zero."""
     bars = {KILLS: {"take_over_seconds": kills.BAR_SECONDS}, BACK: back.BARS}.get(name, {})
     missed = [
-        f"{what}: {figure} {part[what][figure]} s, the bar is {bar} s"
-        for what, bar in bars.items()
+        f"{name_of_figure}: {figure} {part[name_of_figure][figure]} s, the bar is {bar} s"
+        for name_of_figure, bar in bars.items()
         for figure in ("max" if name == KILLS else "p99",)
-        if part[what][figure] is None or part[what][figure] > bar
+        if part[name_of_figure][figure] is None or part[name_of_figure][figure] > bar
     ]
     return missed + [
         f"{count}: {fault} {number}" for count, faults in part["faults"].items() for fault, number in faults.items() if number
@@ -94,9 +92,9 @@ def _show(figures: Mapping[str, Any]) -> None:
     for name in PARTS:
         if name in figures:
             table = Table("figure", "", title=name)
-            for what, value in figures[name].items():
-                told = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else f"{value:,}"
-                table.add_row(what, told)
+            for figure, value in figures[name].items():
+                text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else f"{value:,}"
+                table.add_row(figure, text)
             console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""Where the campaign is played: a registry with good and bad versions, a rig, load, and a reader of the topic of rollouts."""
+"""The environment of the campaign: a registry with good and bad versions, a rig, load, a reader of the rollouts topic."""
 
 import hashlib
 import json
@@ -23,9 +23,9 @@ from tests.support.processes import LISTENING, command
 KEYS = 4_000
 RULES = {"errors": 0.05, "flips": 0.05}
 TWINS = ("1.0.0", "2.0.0")
-"""Versions of the same model: each is a good candidate beside the other."""
+"""Versions of the same model: each is a good candidate for the other."""
 HALF, NOT_FINITE, RAISING = "3.0.0", "4.0.0", "5.0.0"
-"""Versions that decide otherwise, give no number, and raise for 998 events of 1,000."""
+"""Versions with other decisions, with scores that are no numbers, and with errors for 998 of 1,000 events."""
 STARTED, ASSIGNED = "worker 0 is process", "assigned: "  # words of a scorer's log
 SESSION_MS = 3_000
 
@@ -45,8 +45,8 @@ def _event(number: int) -> bytes:
 
 
 class Ground:
-    """A rig with all versions, the first of the twins promoted, and `log`, the topic of rollouts. `champion` is who answers by
-    what has happened so far."""
+    """A rig with all versions, the first of the twins promoted, and `log`, the topic of rollouts. `champion` is the current
+    champion."""
 
     def __init__(self, bootstrap_servers: str, folder: Path, name: str, partitions: int, **settings: Any) -> None:
         folder.mkdir()
@@ -66,22 +66,22 @@ class Ground:
         return TWINS[1] if self.champion == TWINS[0] else TWINS[0]
 
     def begin(self, candidate: str, steps: Sequence[dict[str, Any]]) -> str:
-        """Start a rollout; its id."""
+        """Start a rollout, and return its id."""
         path = self.rig.folder / "plan.yaml"
         path.write_text(yaml.safe_dump({"candidate": candidate, "steps": list(steps), "rules": RULES}))
-        said = self.rig.run("scorer", "rollout", "start", str(self.rig.path), str(path), "--json").stdout
-        return str(json.loads(said)["rollout"])
+        output = self.rig.run("scorer", "rollout", "start", str(self.rig.path), str(path), "--json").stdout
+        return str(json.loads(output)["rollout"])
 
     def ask(self, verb: str) -> None:
         self.rig.run("scorer", "rollout", verb, str(self.rig.path), "--reason", "the campaign")
 
     def history(self) -> list[dict[str, Any]]:
         """The channel's moves, oldest first."""
-        said = self.rig.run("model-registry", "history", f"oci:{self.rig.folder}/registry/model", "--json").stdout
-        return list(json.loads(said)["moves"])
+        output = self.rig.run("model-registry", "history", f"oci:{self.rig.folder}/registry/model", "--json").stdout
+        return list(json.loads(output)["moves"])
 
     def current(self) -> str:
-        """The digest that the channel names, by the registry's own file."""
+        """The digest that the channel names, from the index of the registry."""
         index = json.loads((self.rig.folder / "registry" / "model" / "index.json").read_text())
         named = {(each.get("annotations") or {}).get("org.opencontainers.image.ref.name"): each for each in index["manifests"]}
         return str(named["prod"]["digest"])
@@ -104,52 +104,52 @@ class Ground:
 
 
 def scores(slot: Supervised) -> bool:
-    """Whether a scorer's process has been given partitions."""
-    return slot.running and ASSIGNED in slot.said().rpartition(STARTED)[2]
+    """Whether a scorer's process has partitions."""
+    return slot.running and ASSIGNED in slot.log_text().rpartition(STARTED)[2]
 
 
 def listens(slot: Supervised) -> bool:
     """Whether a controller's process serves its health. Its log has one such line for each process."""
-    return slot.running and slot.said().count(LISTENING) > len(slot.exits)
+    return slot.running and slot.log_text().count(LISTENING) > len(slot.exits)
 
 
 class Log:
-    """What stands in the topic of rollouts, by rollout: `entries`, and who told the newest state, with when that was read."""
+    """The records of the topic of rollouts: `entries` by rollout, and the controllers that wrote, with the time of reading."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self.entries: dict[str, list[Entry]] = {}
-        self.told: list[tuple[str, float]] = []
+        self.writers: list[tuple[str, float]] = []
         """Each record of a controller: its name, and when it was read (monotonic seconds)."""
         self._follower = Follower(bootstrap_servers, topic, grows=False)
 
     def poll(self, seconds: float = 0.05) -> None:
         for message in self._follower.take(seconds):
-            self._hear(message)
+            self._read(message)
 
     def of(self, rollout: str, kind: str) -> list[Entry]:
         return [entry for entry in self.entries.get(rollout, []) if entry.value["kind"] == kind]
 
     def outcome(self, rollout: str) -> str | None:
-        """How it ended; None where it runs."""
+        """Return the outcome of a rollout; None while it runs."""
         return next((str(entry.value["outcome"]) for entry in self.of(rollout, "ended")), None)
 
     def close(self) -> None:
         self._follower.close()
 
-    def _hear(self, message: Message) -> None:
+    def _read(self, message: Message) -> None:
         now, raw = time.monotonic(), _bytes(message.value())
         name, _, rest = _bytes(message.key()).decode().partition("/")
         value = json.loads(raw)
         if rest == "state":
-            self.told.append((value["controller"], now))
+            self.writers.append((value["controller"], now))
         elif rest.isdigit():
             self.entries.setdefault(name, []).append(Entry(value, f"sha256:{hashlib.sha256(raw).hexdigest()}", now))
             if value["kind"] != "started":
-                self.told.append((value["by"], now))
+                self.writers.append((value["by"], now))
 
 
-def _bytes(found: str | bytes | None) -> bytes:
-    return found.encode() if isinstance(found, str) else found or b""
+def _bytes(text: str | bytes | None) -> bytes:
+    return text.encode() if isinstance(text, str) else text or b""
 
 
 def _not_finite(path: Path) -> None:

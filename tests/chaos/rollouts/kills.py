@@ -1,4 +1,4 @@
-"""A controller is killed at each step of a move, and a second one, which is the product as it is, takes over."""
+"""A controller is killed at each step of a move, and an unmodified second one takes over."""
 
 import contextlib
 import signal
@@ -24,8 +24,8 @@ STEPS: tuple[dict[str, Any], ...] = ({"canary": "50%", "approve": True}, {"promo
 ACTS = "this controller is the leader"
 MOVES = 2
 BAR_SECONDS = SESSION_MS / 1_000 + 2.0
-LOOK_SECONDS = 0.01
-PATIENCE_SECONDS = 120.0
+POLL_SECONDS = 0.01
+MAX_WAIT_SECONDS = 120.0
 
 
 class Lane:
@@ -33,22 +33,22 @@ class Lane:
 
     def __init__(self, bootstrap_servers: str, folder: Path, name: str) -> None:
         self.ground = Ground(bootstrap_servers, folder / name, name, partitions=1)
-        self.taken: list[tuple[str, float]] = []
-        """Each death's point, and after how many seconds the successor wrote."""
+        self.takeovers: list[tuple[str, float]] = []
+        """The point of each death, and the seconds until the successor wrote."""
         self.faults: Counter[str] = Counter(dict.fromkeys(FAULTS, 0))
         self.rollouts = self.broken_off = 0
         self._slots: tuple[Supervised, ...] = ()
 
     def play(self, deaths: "deque[Death]", turn: Lock) -> None:
-        """Deaths from the queue, until it is empty. Raises AssertionError where something does not come."""
+        """Play deaths from the queue until it is empty. Raises AssertionError after a timeout."""
         while True:
             with turn:
                 if not deaths:
                     break
                 death = deaths.popleft()
             self._play(death)
-        found, self.broken_off = move_faults(self.ground.log.entries, self.ground.history(), self.ground.current())
-        self.faults.update(found)
+        faults, self.broken_off = move_faults(self.ground.log.entries, self.ground.history(), self.ground.current())
+        self.faults.update(faults)
 
     def close(self) -> None:
         self._end()
@@ -63,7 +63,7 @@ class Lane:
         victim, heir = self._slots = self._victim(death), self.ground.controller(f"heir-{self.rollouts}")
         victim.start()
         try:
-            until(lambda: ACTS in victim.said(), "the victim's turn")
+            until(lambda: ACTS in victim.log_text(), "the victim's turn")
             heir.start()
             until(lambda: listens(heir), "the heir")
             self._take_over(death, victim, f"{self.ground.rig.name}.rollout.heir-{self.rollouts}")
@@ -72,16 +72,16 @@ class Lane:
         self.faults["wrong_ends"] += [victim.exits, heir.exits] != [[-signal.SIGKILL], [0]]
 
     def _take_over(self, death: Death, victim: Supervised, heir: str) -> None:
-        log, ended, asked = self.ground.log, _ended(victim), False
-        name, deadline = self.ground.begin(self.ground.twin, STEPS), time.monotonic() + PATIENCE_SECONDS
+        log, ended, acted = self.ground.log, _ended(victim), False
+        name, deadline = self.ground.begin(self.ground.twin, STEPS), time.monotonic() + MAX_WAIT_SECONDS
         while log.outcome(name) is None or not ended:
-            assert time.monotonic() < deadline, f"{death} does not end: {[each.value for each in log.entries.get(name, [])]}"
-            if not asked and log.of(name, "moved") and (ended or death.nth > 1):
+            assert time.monotonic() < deadline, f"{death} does not end: {[entry.value for entry in log.entries.get(name, [])]}"
+            if not acted and log.of(name, "moved") and (ended or death.nth > 1):
                 self.ground.ask("abort" if death.aborted else "approve")
-                asked = True
-            log.poll(LOOK_SECONDS)
-        killed, wrote = ended[0], next(at for who, at in log.told if who == heir)
-        self.taken.append((death.point, wrote - killed))
+                acted = True
+            log.poll(POLL_SECONDS)
+        killed, wrote = ended[0], next(at for writer, at in log.writers if writer == heir)
+        self.takeovers.append((death.point, wrote - killed))
         outcome = log.outcome(name)
         self.faults["wrong_outcomes"] += outcome != ("aborted" if death.aborted else "completed")
         self.faults["unmade_moves"] += [len(log.of(name, kind)) for kind in ("intended", "moved")] != [MOVES, MOVES]
@@ -97,7 +97,7 @@ class Lane:
 
 
 def _ended(victim: Supervised) -> list[float]:
-    """When it ended (monotonic seconds), from then on."""
+    """Return a list that gets the time of the end (monotonic seconds) when the process ends."""
     at: list[float] = []
 
     def wait() -> None:
@@ -110,20 +110,20 @@ def _ended(victim: Supervised) -> list[float]:
 
 
 def campaign(bootstrap_servers: str, folder: Path, deaths: Sequence[Death], lanes: int) -> dict[str, Any]:
-    """All deaths on so many channels at once; the figures. Raises RuntimeError, AssertionError."""
+    """Play all deaths on so many channels at once, and return the figures. Raises RuntimeError, AssertionError."""
     waiting, turn = deque(deaths), Lock()
     with contextlib.ExitStack() as undo:
         played = [Lane(bootstrap_servers, folder, f"kills-{lane}") for lane in range(min(lanes, len(deaths)))]
         for lane in played:
             undo.callback(lane.close)
         in_parallel([partial(lane.play, waiting, turn) for lane in played])
-    taken = [each for lane in played for each in lane.taken]
+    takeovers = [takeover for lane in played for takeover in lane.takeovers]
     faults = sum((lane.faults for lane in played), Counter(dict.fromkeys(FAULTS, 0)))
     return {
-        "deaths": len(taken),
+        "deaths": len(takeovers),
         "session_timeout_seconds": SESSION_MS / 1_000,
         "broken_off": sum(lane.broken_off for lane in played),
-        "take_over_seconds": spread([seconds for _, seconds in taken]),
-        "by_point": {point: spread([seconds for at, seconds in taken if at == point]) for point in POINTS},
+        "take_over_seconds": spread([seconds for _, seconds in takeovers]),
+        "by_point": {point: spread([seconds for at, seconds in takeovers if at == point]) for point in POINTS},
         "faults": {"rollouts": {name: faults[name] for name in FAULTS}},
     }

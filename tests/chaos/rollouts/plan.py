@@ -1,11 +1,11 @@
-"""What happens in each round of the campaign: a pure function of a seed."""
+"""The rounds of the campaign: a pure function of a seed."""
 
 import random
 from typing import Any, NamedTuple
 
 GOOD, BAD, FAILING, ABORT, PERSON = "good", "bad", "failing", "abort", "person"
 OUTCOMES = {GOOD: "completed", BAD: "rolled back", FAILING: "rolled back", ABORT: "aborted", PERSON: "overtaken"}
-"""How a rollout must end, by who ends it: its candidate, a person who aborts it, or one who moves the channel."""
+"""The expected outcome of a rollout by its cause: the candidate, a person who aborts, or a person who moves the channel."""
 SHADOW_STEP: dict[str, Any] = {"shadow": "100%", "bake": "1s"}
 CANARY_STEP: dict[str, Any] = {"canary": "40%", "bake": "1s"}
 PROMOTE_STEP: dict[str, Any] = {"promote": True, "watch": "1s"}
@@ -16,7 +16,7 @@ MAX_KILLS = 5
 
 
 class Kill(NamedTuple):
-    """So many seconds after the start of the rollout."""
+    """A kill `at` seconds after the start of the rollout."""
 
     at: float
     whom: str
@@ -34,7 +34,7 @@ class Round(NamedTuple):
 
 
 def rounds(count: int, seed: int) -> list[Round]:
-    """So many rounds: each kind as often as the others, shuffled."""
+    """Return `count` rounds in random order, with each kind equally often."""
     chance = random.Random(seed)
     kinds: list[str] = []
     while len(kinds) < count:
@@ -66,7 +66,7 @@ BEFORE_INTENT, IN_INTENT, AFTER_INTENT, IN_MOVE, AFTER_MOVE, AFTER_OUTCOME = POI
     "after-move",
     "after-outcome",
 )
-"""Where a controller is killed; see `victim.py`."""
+"""The points at which a controller is killed; see `victim.py`."""
 
 
 class Death(NamedTuple):
@@ -78,7 +78,7 @@ class Death(NamedTuple):
 
 
 def deaths(each: int, seed: int) -> list[Death]:
-    """So many of each point, in turn. After the outcome of the last move nobody has anything to take over."""
+    """Return `each` deaths of every point, in turn. After the outcome of the last move there is nothing to take over."""
     chance = random.Random(seed)
-    made = [(point, chance.randint(1, 2), chance.random() < 0.3) for _ in range(each) for point in POINTS]
-    return [Death(point, 1 if point == AFTER_OUTCOME else nth, aborted) for point, nth, aborted in made]
+    choices = [(point, chance.randint(1, 2), chance.random() < 0.3) for _ in range(each) for point in POINTS]
+    return [Death(point, 1 if point == AFTER_OUTCOME else nth, aborted) for point, nth, aborted in choices]

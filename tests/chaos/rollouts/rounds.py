@@ -1,4 +1,4 @@
-"""Whole rollouts, one after the other, while scorers, the shadow and the controllers are killed and started again."""
+"""Whole rollouts, one after the other, while scorers, the shadow and the controllers are killed and restarted."""
 
 import contextlib
 import json
@@ -23,8 +23,8 @@ from tests.support.waiting import until, within
 
 PARTITIONS = 4
 RATE = 1_000.0
-PATIENCE_SECONDS = 240.0
-NEWEST_FIRST = 0.75  # the share of a controller's deaths that are those of the acting one
+MAX_WAIT_SECONDS = 240.0
+NEWEST_FIRST = 0.75  # the share of controller kills that hit the leader
 EXAMINED = "a sandbox process scores these events"  # logged by a scorer or shadow whose predecessor died with events in flight
 ENDS = {0, -9, -15}
 
@@ -55,7 +55,7 @@ class Stage:
         return [code for slot in self._all for code in slot.exits]
 
     def play(self, rounds: Sequence[Round]) -> None:
-        """Raises AssertionError, RuntimeError where something does not come."""
+        """Play the rounds. Raises AssertionError, RuntimeError after a timeout."""
         self._watch.start()
         for slot in self._all:
             slot.start()
@@ -63,34 +63,34 @@ class Stage:
         until(lambda: self._tended() and all(map(scores, workers)), "the partitions of all scorers")
         until(lambda: self._tended() and all(map(listens, self._slots[CONTROLLER])), "the controllers")
         self._load.start()
-        for each in rounds:
-            while not self._play(each):
-                pass  # it ended before anything was killed: again
+        for round_ in rounds:
+            while not self._play(round_):
+                pass  # the rollout ended before the first kill: repeat it
         self._load.finish()
-        until(lambda: self._tended() and self._watch.seen >= self._load.events, "all answers", PATIENCE_SECONDS)
+        until(lambda: self._tended() and self._watch.seen >= self._load.events, "all answers", MAX_WAIT_SECONDS)
         for slot in self._all:
             slot.end()
 
     def counted(self) -> dict[str, Any]:
-        """What all counts find."""
+        """Return the results of all counts."""
         rig, log = self.ground.rig, self.ground.log
         log.poll(1.0)
-        found, broken_off = move_faults(log.entries, self.ground.history(), self.ground.current())
-        found["wrong_outcomes"] = sum(log.outcome(name) != wanted for name, wanted in self.expected.items())
+        faults, broken_off = move_faults(log.entries, self.ground.history(), self.ground.current())
+        faults["wrong_outcomes"] = sum(log.outcome(name) != wanted for name, wanted in self.expected.items())
         verified = [self._verified(name, entry.value["seq"]) for name, entry in self._judged()]
-        found["unlike_verdicts"] = verified.count(False)
+        faults["unlike_verdicts"] = verified.count(False)
         audit = json.loads(rig.run("scorer", "audit", str(rig.path), "--json", code=None).stdout)
         second = rig.audit()
-        found["events_not_counted"] = abs(audit["events"] - self._load.events) + abs(second["inputs"] - self._load.events)
-        found["dead_lettered"] = audit["dead_lettered"]
-        found["wrong_ends"] = sum(code not in ENDS for code in self.exits)
+        faults["events_not_counted"] = abs(audit["events"] - self._load.events) + abs(second["inputs"] - self._load.events)
+        faults["dead_lettered"] = audit["dead_lettered"]
+        faults["wrong_ends"] = sum(code not in ENDS for code in self.exits)
         return {
             "events": audit["events"],
             "moves": len(self.ground.history()),
             "broken_off": broken_off,
             "verified": len(verified),
             "faults": {
-                "rollouts": dict(found),
+                "rollouts": dict(faults),
                 "scorer audit": {name: audit[name] for name in AUDITED if name in audit},
                 "second auditor": {name: count for name, count in second.items() if name != "inputs"},
             },
@@ -102,69 +102,69 @@ class Stage:
         self._watch.close()
         self.ground.close()
 
-    def _play(self, each: Round) -> bool:
-        """Whether anything was killed before the rollout ended."""
+    def _play(self, round_: Round) -> bool:
+        """Play a round; return whether a process was killed before the rollout ended."""
         ground, began, kills = self.ground, time.monotonic(), Counter(self.kills)
-        name = ground.begin(self._candidate(each), each.steps)
-        begun, due, person = time.monotonic(), deque(each.kills), self._person(each)
+        name = ground.begin(self._candidate(round_), round_.steps)
+        started, pending, person = time.monotonic(), deque(round_.kills), self._person(round_)
         while (outcome := ground.log.outcome(name)) is None:
             now = time.monotonic()
-            if now > begun + PATIENCE_SECONDS:
-                said = ground.rig.run("scorer", "rollout", "status", str(ground.rig.path)).stdout
-                raise RuntimeError(f"round {each.number} ({each.kind}) does not end: {said}")
-            if due and now - begun >= due[0].at and self._killed(due[0]):
-                due.popleft()
-            if person is not None and len(ground.log.of(name, "moved")) > each.acts_at:
+            if now > started + MAX_WAIT_SECONDS:
+                status = ground.rig.run("scorer", "rollout", "status", str(ground.rig.path)).stdout
+                raise RuntimeError(f"round {round_.number} ({round_.kind}) does not end: {status}")
+            if pending and now - started >= pending[0].at and self._killed(pending[0]):
+                pending.popleft()
+            if person is not None and len(ground.log.of(name, "moved")) > round_.acts_at:
                 person()
                 person = None
             self._tended()
             ground.log.poll()
-        self.expected[name] = OUTCOMES[each.kind]
+        self.expected[name] = OUTCOMES[round_.kind]
         if outcome == "completed":
-            ground.champion = self._candidate(each)
-        told = {
-            "round": each.number,
-            "kind": each.kind,
+            ground.champion = self._candidate(round_)
+        report = {
+            "round": round_.number,
+            "kind": round_.kind,
             "rollout": name,
             "outcome": outcome,
             "kills": dict(self.kills - kills),
             "seconds": round(time.monotonic() - began, 1),
         }
-        self.results.append(told)
-        talk.print(f"{ground.rig.name}: {json.dumps(told)}", markup=False)
-        return bool(told["kills"])
+        self.results.append(report)
+        talk.print(f"{ground.rig.name}: {json.dumps(report)}", markup=False)
+        return bool(report["kills"])
 
-    def _candidate(self, each: Round) -> str:
-        if each.kind == BAD:
+    def _candidate(self, round_: Round) -> str:
+        if round_.kind == BAD:
             return HALF
-        if each.kind == FAILING:
-            return (NOT_FINITE, RAISING)[each.variant]
+        if round_.kind == FAILING:
+            return (NOT_FINITE, RAISING)[round_.variant]
         return self.ground.twin
 
-    def _person(self, each: Round) -> Callable[[], None] | None:
-        """What a person does in this round."""
-        if each.kind == ABORT:
+    def _person(self, round_: Round) -> Callable[[], None] | None:
+        """Return the action of a person in this round, if there is one."""
+        if round_.kind == ABORT:
             return lambda: self.ground.ask("abort")
-        return (lambda: self._promote(each.variant)) if each.kind == PERSON else None
+        return (lambda: self._promote(round_.variant)) if round_.kind == PERSON else None
 
     def _promote(self, variant: int) -> None:
-        """A person moves the channel, to the champion alone or to its twin."""
+        """Move the channel as a person, to the champion alone or to its twin."""
         ground = self.ground
         to = (ground.champion, ground.twin)[variant]
         ground.rig.run("scorer", "promote", str(ground.rig.path), "--to", to, "--reason", "a person's")
         ground.champion = to
 
     def _killed(self, kill: Kill) -> bool:
-        """Kill one, if there is one that works; it is started again."""
+        """Kill a working process of this kind, if there is one; it is restarted."""
         works = listens if kill.whom == CONTROLLER else scores
         if not (working := [slot for slot in self._slots[kill.whom] if works(slot)]):
             return False
         chosen = self._chance.choice(working)
         if kill.whom == CONTROLLER and self._chance.random() < NEWEST_FIRST:
-            newest = self.ground.log.told[-1][0] if self.ground.log.told else ""
+            newest = self.ground.log.writers[-1][0] if self.ground.log.writers else ""
             chosen = next((slot for slot in working if newest.endswith(slot.command[-3].removeprefix("replica="))), chosen)
         chosen.send(signal.SIGKILL)
-        until(lambda: not chosen.running, "the end of what was killed", every=0.01)
+        until(lambda: not chosen.running, "the end of the killed process", every=0.01)
         self.kills[kill.whom] += 1
         return True
 
@@ -173,52 +173,55 @@ class Stage:
             slot.tend(time.monotonic())
         return True
 
-    def deaths_in_hand(self) -> int:
-        """How many processes have died with events in hand: none of these deaths may be held against a good candidate."""
-        return sum(slot.said().count(EXAMINED) for slot in (*self._slots[SCORER], *self._slots[SHADOW]))
+    def deaths_in_flight(self) -> int:
+        """Count the processes that died with events in flight: no such death may count against a good candidate."""
+        return sum(slot.log_text().count(EXAMINED) for slot in (*self._slots[SCORER], *self._slots[SHADOW]))
 
     def _judged(self) -> list[tuple[str, Any]]:
-        return [(name, each) for name, log in self.ground.log.entries.items() for each in log if each.value.get("judgement")]
+        return [(name, entry) for name, log in self.ground.log.entries.items() for entry in log if entry.value.get("judgement")]
 
     def _verified(self, rollout: str, seq: int) -> bool:
         rig = self.ground.rig
-        done = rig.run("scorer", "rollout", "verify", str(rig.path), str(seq), "--rollout", rollout, "--json", code=None)
-        if done.returncode:
-            talk.print(f"verify {seq} of {rollout} ends with {done.returncode}: {done.stdout}{done.stderr}", markup=False)
-        return done.returncode == 0
+        completed = rig.run("scorer", "rollout", "verify", str(rig.path), str(seq), "--rollout", rollout, "--json", code=None)
+        if completed.returncode:
+            talk.print(
+                f"verify {seq} of {rollout} ends with {completed.returncode}: {completed.stdout}{completed.stderr}",
+                markup=False,
+            )
+        return completed.returncode == 0
 
 
 def campaign(bootstrap_servers: str, folder: Path, rounds: Sequence[Round], seed: int, lanes: int) -> dict[str, Any]:
-    """Play the rounds on so many channels at once; the figures. Raises RuntimeError where a lane does not come to its end."""
+    """Play the rounds on so many channels at once; and return the figures. Raises RuntimeError if a lane does not end."""
     with contextlib.ExitStack() as undo:
         stages = [Stage(bootstrap_servers, folder, f"rounds-{lane}", seed) for lane in range(min(lanes, len(rounds)))]
         for stage in stages:
             undo.callback(stage.close)
         in_parallel([partial(stage.play, rounds[lane :: len(stages)]) for lane, stage in enumerate(stages)])
         counts = [stage.counted() for stage in stages]
-        results = sorted((each for stage in stages for each in stage.results), key=lambda each: each["round"])
+        results = sorted((result for stage in stages for result in stage.results), key=lambda result: result["round"])
         faults: dict[str, Counter[str]] = {}
         for count in counts:
-            for name, found in count["faults"].items():
-                faults.setdefault(name, Counter()).update(found)
-        deaths = sum(stage.deaths_in_hand() for stage in stages)
+            for name, part_faults in count["faults"].items():
+                faults.setdefault(name, Counter()).update(part_faults)
+        deaths = sum(stage.deaths_in_flight() for stage in stages)
         kills = sum((stage.kills for stage in stages), Counter[str]())
         exits = Counter(code for stage in stages for code in stage.exits)
     return {
-        "rounds": sum(bool(each["kills"]) for each in results),
-        "rounds_without_kills": sum(not each["kills"] for each in results),
-        "outcomes": dict(Counter(f"{each['kind']}: {each['outcome']}" for each in results)),
+        "rounds": sum(bool(result["kills"]) for result in results),
+        "rounds_without_kills": sum(not result["kills"] for result in results),
+        "outcomes": dict(Counter(f"{result['kind']}: {result['outcome']}" for result in results)),
         "kills": dict(kills),
         "deaths_in_hand": deaths,
         **{name: sum(count[name] for count in counts) for name in ("events", "moves", "broken_off", "verified")},
         "exits": {str(code): count for code, count in sorted(exits.items())},
-        "faults": {name: dict(found) for name, found in faults.items()},
-        "longest_round_seconds": max(each["seconds"] for each in results),
+        "faults": {name: dict(part_faults) for name, part_faults in faults.items()},
+        "longest_round_seconds": max(result["seconds"] for result in results),
     }
 
 
 def in_parallel(works: Sequence[Callable[[], None]]) -> None:
-    """Do all at once. Raises what the first of them has raised."""
+    """Run all functions at once. Raises the first exception of them."""
     failed: list[BaseException] = []
 
     def attempt(work: Callable[[], None]) -> None:

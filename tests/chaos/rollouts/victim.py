@@ -29,11 +29,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def arm(point: str, nth: int) -> None:
-    """This process ends as by `kill -9` when it comes to the point for the time `nth`."""
-    due = iter([False] * (nth - 1) + [True])
+    """Let this process end as by `kill -9` when it reaches the point for the time `nth`."""
+    flags = iter([False] * (nth - 1) + [True])
 
     def now() -> bool:
-        return next(due, False)
+        return next(flags, False)
 
     makers: Mapping[str, Callable[[Callable[[], bool]], tuple[Any, str, Any]]] = {
         BEFORE_INTENT: _before_intent,
@@ -56,7 +56,7 @@ def _before_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
 
 
 def _in_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
-    """The broker has the record, and its transaction stays open."""
+    """Die after the broker has the record, with an open transaction."""
 
     def commit(_: Any, producer: Any, *_more: Any) -> None:
         producer.flush(FLUSH_SECONDS)
@@ -80,7 +80,7 @@ def _after_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
 
 
 def _in_move(now: Callable[[], bool]) -> tuple[Any, str, Any]:
-    """The entry of the history is written, and the channel's tag is not: as in a registry that moves one tag after another."""
+    """Die after the entry of the history is written and before the channel's tag, as in a registry without atomic moves."""
 
     def move_tags(self: Any, to: Mapping[str, Any], *, expect: Mapping[str, str | None]) -> None:
         if now():

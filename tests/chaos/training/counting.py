@@ -1,4 +1,4 @@
-"""What a round has left behind, counted from the registry, the broker and the process table alone."""
+"""Count the results of a round, from the registry, the broker and the process table alone."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -22,20 +22,20 @@ from tests.chaos.training.ground import Ground
 TYPES = {PROVENANCE, EVALUATION, COMPARISON}
 
 
-def faults(ground: Ground, told: dict[str, Any]) -> list[str]:
-    """What is not as it must be after a run that told this; nothing where all is."""
+def faults(ground: Ground, report: dict[str, Any]) -> list[str]:
+    """Return the problems after a run with this report; empty if there are none."""
     store = store_of(ground)
     versions = [version for version in tags.versions(store.tags()) if version != "1.0.0" and "dataset" not in version]
-    moves = [move for move in channel.history(store, "prod") if move.reason == f"run {told['run']}"]
-    found = [] if versions == [told["version"]] else [f"versions {versions}, told {told['version']}"]
-    if store.resolve(told["version"]).digest != told["digest"]:
-        found.append(f"{told['version']} is {store.resolve(told['version']).digest}, told {told['digest']}")
-    if [move.to_digest for move in moves] != [told["digest"]] or channel.resolve(store, "prod").digest != told["digest"]:
-        found.append(f"moves {[(move.revision, move.to_version) for move in moves]}")
-    found += _vouched(ground, store, told["digest"])
-    found += _uncommitted(ground)
-    found += [f"process {name} is left" for name in strays(ground.folder)]
-    return found
+    moves = [move for move in channel.history(store, "prod") if move.reason == f"run {report['run']}"]
+    problems = [] if versions == [report["version"]] else [f"versions {versions}, reported {report['version']}"]
+    if store.resolve(report["version"]).digest != report["digest"]:
+        problems.append(f"{report['version']} is {store.resolve(report['version']).digest}, reported {report['digest']}")
+    if [move.to_digest for move in moves] != [report["digest"]] or channel.resolve(store, "prod").digest != report["digest"]:
+        problems.append(f"moves {[(move.revision, move.to_version) for move in moves]}")
+    problems += _vouched(ground, store, report["digest"])
+    problems += _uncommitted(ground)
+    problems += [f"process {name} still runs" for name in strays(ground.folder)]
+    return problems
 
 
 def store_of(ground: Ground) -> Store:
@@ -44,18 +44,20 @@ def store_of(ground: Ground) -> Store:
 
 
 def _vouched(ground: Ground, store: Store, digest: str) -> list[str]:
-    """One signature, and one attestation of each type, all by the one key."""
+    """Check that there is one signature and one attestation of each type, all by the same key."""
     key, now = keys.read_public(ground.folder / "training.pub"), datetime.now(UTC)
     trusted = [TrustedKey("training", key, None)]
-    attested = Counter(one.type for one in attestation.list_attestations(store, digest, trusted, now) if one.verified)
-    statements = [bundle.parse_statement(bundle.parse(one.data).payload) for one in version_signatures.collect(store, digest)]
-    signatures = sum(said.predicate_type == bundle.SIGNED for said in statements)
-    found = [] if attested == dict.fromkeys(TYPES, 1) else [f"attestations {dict(attested)}"]
-    return found if signatures == 1 else [*found, f"{signatures} signatures"]
+    attested = Counter(entry.type for entry in attestation.list_attestations(store, digest, trusted, now) if entry.verified)
+    statements = [
+        bundle.parse_statement(bundle.parse(entry.data).payload) for entry in version_signatures.collect(store, digest)
+    ]
+    signatures = sum(statement.predicate_type == bundle.SIGNED for statement in statements)
+    problems = [] if attested == dict.fromkeys(TYPES, 1) else [f"attestations {dict(attested)}"]
+    return problems if signatures == 1 else [*problems, f"{signatures} signatures"]
 
 
 def _uncommitted(ground: Ground) -> list[str]:
-    """The group of the trigger stands at the end of the labels."""
+    """Check that the group of the trigger has committed the end of the labels."""
     reader = TopicReader(KafkaSettings(bootstrap_servers=ground.servers), "count")
     spans = reader.spans(reader.partitions([ground.labels_topic]))
     ends = {partition: bounds.high for partition, bounds in spans.items()}
@@ -64,10 +66,10 @@ def _uncommitted(ground: Ground) -> list[str]:
 
 
 def strays(folder: Path) -> list[str]:
-    """Processes that still work in the folder."""
-    found = []
+    """Return the processes whose working directory is in the folder."""
+    names = []
     for process in psutil.process_iter(["pid", "cwd", "status", "name"]):
         cwd = process.info["cwd"]
         if cwd and Path(cwd).is_relative_to(folder) and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(f"{process.info['pid']} {process.info['name']}")
-    return found
+            names.append(f"{process.info['pid']} {process.info['name']}")
+    return names

@@ -1,4 +1,4 @@
-"""Where a round is played: topics with events and what came true of them, a registry in a folder or over HTTP, two files."""
+"""The environment of a round: topics with events and their outcomes, a registry in a folder or over HTTP, two files."""
 
 import json
 import shutil
@@ -46,13 +46,13 @@ OWN: dict[str, Any] = {
     "recipe": {"command": ["python", OWN_RECIPE.name], "deadline": "10m"},
     "search": {**TRAINING["search"], "space": {"rate": {"type": "float", "low": 0.1, "high": 3.0, "log": True}}},
 }
-"""The settings of a training with a recipe of one's own."""
+"""The settings of a training with a custom recipe."""
 
 
 class Ground:
-    """The folder of a round. `source` is the repository; with `champion` a worse version serves already.
+    """The folder of a round. `source` is the repository; with `champion`, a worse version is already in production.
 
-    With `own`, the training runs a recipe of one's own in place of a built-in one.
+    With `own`, the training runs a custom recipe in place of a built-in one.
     """
 
     def __init__(
@@ -78,29 +78,29 @@ class Ground:
         return f"{self.name}.outcomes"
 
     def registry(self, *arguments: str) -> str:
-        """What `model-registry` says. Raises RuntimeError where it does not end well."""
-        return self._said("model_registry", "--plain-http", *arguments)
+        """Return the output of `model-registry`. Raises RuntimeError if it fails."""
+        return self._output("model_registry", "--plain-http", *arguments)
 
     def scorer(self, verb: str, *arguments: str) -> str:
-        """What `scorer` says of its configuration. Raises RuntimeError where it does not end well."""
+        """Return the output of `scorer` with its configuration. Raises RuntimeError if it fails."""
         words = [word for word in arguments if not word.startswith("--")]
         options = [word for word in arguments if word.startswith("--")]
-        return self._said("scorer", verb, *words, "scorer.yaml", *options)
+        return self._output("scorer", verb, *words, "scorer.yaml", *options)
 
-    def _said(self, module: str, *arguments: str) -> str:
+    def _output(self, module: str, *arguments: str) -> str:
         command = [sys.executable, "-m", module, *arguments]
-        done = subprocess.run(command, cwd=self.folder, check=False, capture_output=True, text=True, timeout=60)
-        if done.returncode:
-            raise RuntimeError(f"{module} {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
-        return done.stdout
+        completed = subprocess.run(command, cwd=self.folder, check=False, capture_output=True, text=True, timeout=60)
+        if completed.returncode:
+            raise RuntimeError(f"{module} {' '.join(arguments)} ended with {completed.returncode}: {completed.stderr}")
+        return completed.stdout
 
     def training(self, verb: str, *options: str) -> subprocess.Popen[str]:
-        with (self.folder / "log").open("a") as said:
+        with (self.folder / "log").open("a") as log:
             command = [*TRAIN, verb, "training.yaml", *options, "--json"]
-            return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=said, text=True)
+            return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def steps(self) -> set[str]:
-        """The steps that are done, of any run."""
+        """Return the finished steps of all runs."""
         return {path.stem for path in self.folder.glob("runs/*/steps/*.json")}
 
     def _scorer(self, *, plain_http: bool) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Ground:
         return time.time_ns() // 1_000_000 - HOURS * HOUR_MS
 
     def _write(self, seed: int) -> None:
-        """Events of ten days, every sixth without a b, each with its outcome."""
+        """Write events of ten days, every sixth without a b, each with its outcome."""
         drawn = np.random.default_rng(seed)
         a, b, kinds = drawn.normal(size=EVENTS), drawn.normal(size=EVENTS), drawn.integers(len(KINDS), size=EVENTS)
         late = drawn.random(EVENTS) < 1 / (1 + np.exp(-2 * a - b - (kinds - 1)))
@@ -138,4 +138,4 @@ class Ground:
             value = json.dumps({"outcome": ("low", "high")[int(late[n])]}).encode()
             producer.produce(self.labels_topic, value, b"e%d" % n, n % PARTITIONS)
         if producer.flush(60):
-            raise RuntimeError("the broker does not take the events")
+            raise RuntimeError("the broker did not acknowledge the events")

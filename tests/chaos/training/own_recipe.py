@@ -1,4 +1,4 @@
-"""A recipe of one's own for the rounds: a logistic regression by gradient descent, with a checkpoint after every step."""
+"""A custom recipe for the rounds: a logistic regression by gradient descent, with a checkpoint after every step."""
 
 import json
 from pathlib import Path
@@ -27,19 +27,22 @@ def auc(scores: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
 
 
 rows, labels = inputs("training")
-begun = np.load(state) if state.exists() else np.zeros(4)  # three weights, then the number of steps
-for step in range(int(begun[3]) + 1, trial["budget"] + 1):
-    wrong = 1 / (1 + np.exp(-rows @ begun[:3])) - labels
-    begun = np.append(begun[:3] - parameters["rate"] * rows.T @ wrong / len(labels), step)
-    np.save(state.with_suffix(".part.npy"), begun)
+weights_and_step = np.load(state) if state.exists() else np.zeros(4)  # three weights, then the number of steps
+for step in range(int(weights_and_step[3]) + 1, trial["budget"] + 1):
+    wrong = 1 / (1 + np.exp(-rows @ weights_and_step[:3])) - labels
+    weights_and_step = np.append(weights_and_step[:3] - parameters["rate"] * rows.T @ wrong / len(labels), step)
+    np.save(state.with_suffix(".part.npy"), weights_and_step)
     state.with_suffix(".part.npy").replace(state)
     if not trial["final"]:
-        held, truth = inputs("validation")
+        validation_rows, truth = inputs("validation")
         with Path("metrics.jsonl").open("a") as metrics:
-            metrics.write(json.dumps({"budget": step, "auc": auc(held @ begun[:3], truth)}) + "\n")
+            metrics.write(json.dumps({"budget": step, "auc": auc(validation_rows @ weights_and_step[:3], truth)}) + "\n")
 
 if trial["final"]:
-    weights: dict[str, Any] = {"w": begun[:2].reshape(2, 1).astype(np.float32), "c": begun[2:3].astype(np.float32)}
+    weights: dict[str, Any] = {
+        "w": weights_and_step[:2].reshape(2, 1).astype(np.float32),
+        "c": weights_and_step[2:3].astype(np.float32),
+    }
     weights |= {"zero": np.float32(0), "one": np.float32(1)}
     nodes = [
         helper.make_node("IsNaN", ["x"], ["missing"]),

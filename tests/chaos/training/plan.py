@@ -1,4 +1,4 @@
-"""What is killed when, drawn by a seed. Pure."""
+"""The kills of a round, drawn from a seed. Pure."""
 
 import random
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Round:
-    """One training. `http`: the registry is a server, which with `outage` is away while a step is taken."""
+    """One training. `http`: the registry is a server, which with `outage` is unavailable during a step."""
 
     number: int
     kills: tuple[Kill, ...]
@@ -46,7 +46,7 @@ class Round:
 
 
 def rounds(count: int, seed: int) -> Iterator[Round]:
-    """Every step is hit right after it was done and while the next one is taken, in turn; the other kills are anywhere."""
+    """Kill each step in turn, right after its end and during the next one; the other kills are at any step."""
     drawn = random.Random(seed)
     at_once = chain.from_iterable(((step, 0.0), (step, None)) for step in chain.from_iterable(repeat(STEPS[:-1])))
     for number, (step, seconds) in zip(range(count), at_once, strict=False):

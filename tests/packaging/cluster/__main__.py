@@ -110,8 +110,8 @@ def install_services(plane: ControlPlane) -> list[str]:
     if missing := [title for title in map(manifests.title, objects[second]) if title not in remaining(plane, objects[second])]:
         faults.append(f"uninstalling {first} removed {', '.join(missing)} of {second}")
     helm(plane, "uninstall", second)
-    kept = {manifests.title(thing) for thing in objects[second] if is_kept(thing)}
-    until(lambda: remaining(plane, objects[second]) == kept, f"removal of {second}, except {', '.join(kept)}")
+    kept_objects = {manifests.title(thing) for thing in objects[second] if is_kept(thing)}
+    until(lambda: remaining(plane, objects[second]) == kept_objects, f"removal of {second}, except {', '.join(kept_objects)}")
     print(f"{len(SERVICES)} services installed, upgraded and uninstalled in one namespace")
     return faults
 

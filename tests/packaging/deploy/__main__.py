@@ -58,13 +58,13 @@ def main() -> int:
 
 def scored(judge: Path, name: str, text: str) -> bool:
     """Print the findings of kube-score, and return whether none is critical."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [judge, "score", "-", "--output-format", "ci", *IGNORED], input=text, capture_output=True, text=True, check=False
     )
-    for line in done.stdout.splitlines():
+    for line in completed.stdout.splitlines():
         if not line.startswith(("[OK]", "[SKIPPED]")):
             print(f"{name}: {line}")
-    return done.returncode == 0
+    return completed.returncode == 0
 
 
 def output(command: Path, *arguments: str) -> str:

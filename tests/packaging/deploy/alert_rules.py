@@ -18,7 +18,7 @@ RUNBOOKS = "https://git.example.com/team/scorestream/deploy/runbooks"
 WORDS = {"NAMESPACE": "scoring", "SERVICE": "flight-delay", "RUNBOOKS": RUNBOOKS}
 EVALUATION_INTERVALS = {"15s": "30s", "1m": "1m"}
 """The interval of the evaluations by the interval of the samples."""
-OWN = re.compile(r"^(?:scorer|publisher|up\b)")
+PRODUCT_SERIES = re.compile(r"^(?:scorer|publisher|up\b)")
 
 
 def rules_text(words: dict[str, str] | None = None) -> str:
@@ -31,8 +31,8 @@ def rules_text(words: dict[str, str] | None = None) -> str:
 
 def groups(words: dict[str, str] | None = None) -> list[dict[str, Any]]:
     """Return the groups of rules with each word replaced."""
-    found: list[dict[str, Any]] = yaml.safe_load(rules_text(words))["groups"]
-    return found
+    rule_groups: list[dict[str, Any]] = yaml.safe_load(rules_text(words))["groups"]
+    return rule_groups
 
 
 def all_rules() -> list[dict[str, Any]]:
@@ -47,8 +47,8 @@ def alert_rules() -> list[dict[str, Any]]:
 
 def situations() -> list[dict[str, Any]]:
     """Return the situations of `alerts.yaml`."""
-    listed: list[dict[str, Any]] = yaml.safe_load(SITUATIONS.read_text())["situations"]
-    return listed
+    entries: list[dict[str, Any]] = yaml.safe_load(SITUATIONS.read_text())["situations"]
+    return entries
 
 
 def fired(situation: dict[str, Any]) -> set[str]:
@@ -97,7 +97,7 @@ def _complete(series: str) -> str:
     if "namespace=" in series:
         return series
     name, _, labels = series.partition("{")
-    added = 'namespace="scoring", service="flight-delay"' if OWN.match(series) else 'namespace="scoring"'
+    added = 'namespace="scoring", service="flight-delay"' if PRODUCT_SERIES.match(series) else 'namespace="scoring"'
     return f"{name}{{{added}{', ' if labels.strip('}') else ''}{labels or '}'}"
 
 
@@ -114,7 +114,7 @@ def _mark_stale(values: str) -> str:
 
 
 def _exact_alerts(at: str, entries: list[Any], rules: dict[str, Any]) -> dict[str, Any]:
-    """The test that exactly these alerts fire for the service: one that repeats fires for as many sets of labels."""
+    """Return the test that exactly these alerts fire for the service; a repeated alert fires for several sets of labels."""
     counts = Counter(_name(entry) for entry in entries)
     samples = [
         {"labels": f'{{alertname="{name}", severity="{rules[name]["labels"]["severity"]}"}}', "value": count}

@@ -1,4 +1,4 @@
-"""The dashboards' expressions as Prometheus may be asked them, taken from the files that Grafana imports."""
+"""The dashboards' expressions in a form that Prometheus can evaluate, from the files that Grafana imports."""
 
 import json
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ FILES = tuple(sorted(FOLDER.glob("*.json")))
 SOURCES = ROOT / "deploy" / "dashboards"
 
 
-class Asked(NamedTuple):
+class Query(NamedTuple):
     dashboard: str
     panel: str
     expression: str
 
 
-def asked(interval: str) -> list[Asked]:
-    """Every query, over all namespaces and services, with rates over `interval`, `2m` for instance."""
-    found = []
+def asked(interval: str) -> list[Query]:
+    """Return every query, over all namespaces and services, with rates over `interval`, for example `2m`."""
+    queries = []
     for path in FILES:
         for panel in panels(path.stem):
             for target in panel.get("targets", ()):
                 expression = (
                     target["expr"].replace("$__rate_interval", interval).replace("$namespace", ".*").replace("$service", ".*")
                 )
-                found.append(Asked(path.stem, panel["title"], expression))
-    return found
+                queries.append(Query(path.stem, panel["title"], expression))
+    return queries
 
 
 def panels(name: str) -> Iterator[dict[str, Any]]:

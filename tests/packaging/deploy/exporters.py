@@ -44,7 +44,7 @@ def _tables() -> Any:
 
 
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:
-    """A scorer's metrics, a relay's and a rollout controller's, each with a sample of everything."""
+    """Return the metrics of a scorer, a relay and a rollout controller, with a sample of each metric."""
     skipped = SkippedRecords(logging.getLogger(__name__))
     skipped.skip("n.swaps", 0, 1, "a record of every label")
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"), skipped)

@@ -121,10 +121,10 @@ def validate(thing: Object) -> None:
 
 def embedded(thing: Object) -> Sequence[Object]:
     """Return the Jobs in an object of a custom kind, as separate objects."""
-    found: list[Any] = [thing] if thing["kind"] in EMBEDDED else []
+    specs: list[Any] = [thing] if thing["kind"] in EMBEDDED else []
     for step in EMBEDDED.get(thing["kind"], ()):
-        found = [part for whole in found for part in (whole if step == "*" else [whole[step]])]
-    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": thing["metadata"], "spec": spec} for spec in found]
+        specs = [part for parent in specs for part in (parent if step == "*" else [parent[step]])]
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": thing["metadata"], "spec": spec} for spec in specs]
 
 
 def title(thing: Object) -> str:
@@ -144,10 +144,10 @@ def workloads(things: Sequence[Object]) -> dict[str, Object]:
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Return whether a label selector (`matchLabels`, and `matchExpressions` with `In`) selects these labels."""
-    wanted = selector.get("matchLabels", selector)
+    required = selector.get("matchLabels", selector)
     expressions = selector.get("matchExpressions", [])
     assert all(expression["operator"] == "In" for expression in expressions)
-    return all(labels.get(name) == value for name, value in wanted.items()) and all(
+    return all(labels.get(name) == value for name, value in required.items()) and all(
         labels.get(expression["key"]) in expression["values"] for expression in expressions
     )
 

@@ -1,8 +1,8 @@
 """`python -m tests.packaging.deploy.schemas CRD.yaml...`: JSON schemas from the definitions of custom resources, into schemas/.
 
 They come from KEDA (config/crd/bases), Strimzi (install/cluster-operator), the Prometheus operator (example/
-prometheus-operator-crd) and Kubeflow Trainer (manifests/base/crds), all Apache-2.0. As an API server prunes unknown fields in
-silence, these refuse them. The parts that are Kubernetes' own (EMBEDDED) are left open: they are held against its schemas.
+prometheus-operator-crd) and Kubeflow Trainer (manifests/base/crds), all Apache-2.0. An API server removes unknown fields
+without an error; these schemas reject them. The parts of Kubernetes itself (EMBEDDED) are left open: its schemas check them.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).with_name("schemas")
-KEPT = {
+KEYWORDS = {
     "type",
     "properties",
     "required",
@@ -38,19 +38,19 @@ EMBEDDED = {
     "ScaledJob": ("spec", "jobTargetRef"),
     "TrainingRuntime": ("spec", "template", "spec", "replicatedJobs", "*", "template", "spec"),
 }
-"""Where a custom resource holds the `spec` of a Job; `*`: in each of a list."""
+"""The path of the `spec` of a Job in a custom resource; `*`: each entry of a list."""
 UNUSED = {"runtimePatches", "initializer"}
-"""Fields that no manifest here has: refused like unknown ones, since their schemas are the longest."""
+"""Fields that no manifest here has. They are rejected like unknown fields, because their schemas are the longest."""
 ENVELOPE = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
 
 
 def strict(schema: Any) -> Any:
-    """A structural schema of a custom resource as a JSON schema that allows no unknown fields and explains nothing. Pure."""
+    """Return a structural schema as a JSON schema that allows no unknown fields, without descriptions. Pure."""
     if not isinstance(schema, dict):
         return schema
     if schema.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
-    result: dict[str, Any] = {key: value for key, value in schema.items() if key in KEPT}
+    result: dict[str, Any] = {key: value for key, value in schema.items() if key in KEYWORDS}
     if "properties" in result:
         result["properties"] = {name: strict(value) for name, value in result["properties"].items() if name not in UNUSED}
         if not schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -66,16 +66,16 @@ def strict(schema: Any) -> Any:
 
 
 def leave_open(schema: dict[str, Any], path: Sequence[str]) -> None:
-    """Let the schema take any object at this path."""
+    """Let the schema accept any object at this path."""
     for step in path[:-1]:
         schema = schema["items"] if step == "*" else schema["properties"][step]
     schema["properties"][path[-1]] = {"type": "object"}
 
 
 def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """File name to schema, for each served version of a CustomResourceDefinition. Pure."""
+    """Return the schema of each served version of a CustomResourceDefinition, by file name. Pure."""
     spec = definition["spec"]
-    found = {}
+    schemas = {}
     for version in spec["versions"]:
         if version["served"]:
             schema = strict(version["schema"]["openAPIV3Schema"])
@@ -84,8 +84,8 @@ def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
             kind = spec["names"]["kind"]
             if kind in EMBEDDED:
                 leave_open(schema, EMBEDDED[kind])
-            found[f"{kind}-{spec['group']}-{version['name']}.json"] = schema
-    return found
+            schemas[f"{kind}-{spec['group']}-{version['name']}.json"] = schema
+    return schemas
 
 
 def main(paths: Sequence[str]) -> int:

@@ -40,8 +40,8 @@ def failures() -> dict[str, str]:
 
 
 def promtool(*arguments: str, cwd: Path) -> None:
-    done = subprocess.run(["promtool", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(["promtool", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 @pytest.mark.debian("promtool")
@@ -63,13 +63,13 @@ def rules_of_a_plain_host(folder: Path, relays: int = 0) -> str:
     block = re.search(r"```sh\n(sed .*?)```", PAGE.read_text(), re.DOTALL)
     assert block
     script = block[1].replace("deploy/chart/files/alerts.yaml", str(RULES)).replace("vector(0)", f"vector({relays})")
-    done = subprocess.run(["sh", "-ec", script], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(["sh", "-ec", script], cwd=folder, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     return "flight-delay.rules.yaml"
 
 
 @pytest.mark.debian("promtool")
-def test_commands_of_the_page_make_rules_for_a_plain_host(tmp_path: Path) -> None:
+def test_commands_of_the_page_write_rules_for_a_plain_host(tmp_path: Path) -> None:
     host = yaml.safe_load((tmp_path / rules_of_a_plain_host(tmp_path)).read_text())["groups"]
     expressions = {rule["record"]: rule["expr"] for group in host for rule in group["rules"] if "record" in rule}
     assert expressions["service:scorers:wanted"] == "vector(3)"
@@ -101,15 +101,15 @@ def test_a_plain_host_without_a_relay_is_healthy_with_rules_for_no_relay(
 
 
 @pytest.mark.debian("promtool")
-def test_metrics_are_named_as_prometheus_wants_them() -> None:
+def test_metric_names_follow_the_conventions_of_prometheus() -> None:
     for registry in exporters():
         text = generate_latest(registry)
-        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
-        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+        completed = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+        assert (completed.returncode, completed.stdout + completed.stderr) == (0, b"")
 
 
 def test_labels_are_few_and_bounded() -> None:
-    """`error` stands on one series a relay, that of its last trouble."""
+    """The label `error` is on one series per relay, that of its last trouble."""
     families = [family for registry in exporters() for family in registry.collect()]
     labels = {label for family in families for sample in family.samples for label in sample.labels}
     assert labels == {
@@ -148,7 +148,7 @@ def test_labels_are_few_and_bounded() -> None:
 
 
 def test_every_selector_names_the_namespace_and_the_service() -> None:
-    """So that no other service, shadow or namespace hides an outage, or fires an alert of this service."""
+    """Otherwise another service, shadow or namespace could hide an outage, or fire an alert of this service."""
     for rule in all_rules():
         selectors = re.findall(r"\b([a-z][\w:]*)\{([^}]*)\}", rule["expr"])
         assert selectors or "vector(" in rule["expr"], rule
@@ -191,9 +191,9 @@ def test_every_alert_is_in_a_row_and_every_row_has_situations_in_which_its_alert
 
 
 def test_every_metric_of_the_rules_is_exported_or_recorded() -> None:
-    asked = {name for rule in all_rules() for name in re.findall(r"\b(?:scorer|publisher)_\w+", rule["expr"])}
-    assert len(asked) > 10
-    assert asked <= exported()
+    names = {name for rule in all_rules() for name in re.findall(r"\b(?:scorer|publisher)_\w+", rule["expr"])}
+    assert len(names) > 10
+    assert names <= exported()
     recorded = {rule["record"] for rule in all_rules() if "record" in rule}
     assert {name for rule in all_rules() for name in re.findall(r"\bservice:[\w:]+", rule["expr"])} <= recorded
 
@@ -211,7 +211,7 @@ def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
 
 
 @pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: str(rule["alert"]))
-def test_every_page_begins_with_how_bad_it_is_and_has_the_same_parts(rule: dict[str, Any]) -> None:
+def test_every_page_begins_with_the_severity_and_has_the_same_parts(rule: dict[str, Any]) -> None:
     page = (ROOT / "deploy" / "runbooks" / f"{rule['alert']}.md").read_text()
     assert page.startswith(f"# {rule['alert']}\n\n**{rule['labels']['severity'].capitalize()}.** ")
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == ["Check", "Fix", "If it recurs"]

@@ -93,7 +93,7 @@ def test_helm_lint_without_values_ends_in_no_error_of_a_template() -> None:
 
 
 @needs_helm
-def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> None:
+def test_the_package_has_all_files_of_the_chart_and_no_examples(tmp_path: Path) -> None:
     helm("package", CHART, "--destination", str(tmp_path))
     (package,) = tmp_path.glob("scorestream-*.tgz")
     with tarfile.open(package) as archive:
@@ -228,14 +228,14 @@ def test_a_release_name_that_could_collide_is_rejected(release: str) -> None:
 
 def settings_of(things: list[Object]) -> dict[str, Any]:
     scorers = next(workload for name, workload in workloads(things).items() if name.endswith("-scorer"))
-    written: dict[str, Any] = yaml.safe_load(configuration(things, scorers))
-    return written
+    values: dict[str, Any] = yaml.safe_load(configuration(things, scorers))
+    return values
 
 
 def kafka_names(things: list[Object]) -> set[str]:
     """Return the names in Kafka that belong to a release: its group, topics and prefixes of transactional ids."""
-    written = settings_of(things)
-    name, output, dead = written["name"], written["output"]["topic"], written["dead_letter"]["topic"]
+    values = settings_of(things)
+    name, output, dead = values["name"], values["output"]["topic"], values["dead_letter"]["topic"]
     groups = {name, f"{name}.shadow", f"{name}.rollout", f"{name}.training", f"{name}.training.lease"}
     topics = {f"{name}.status", f"{name}.swaps", f"{name}.rollouts", output, f"{output}.corrections", f"{output}.shadow"}
     topics |= {dead, f"{dead}.replayed", f"{name}.runs"}
@@ -336,10 +336,10 @@ def dashboard_uids(things: list[Object]) -> set[str]:
 
 @needs_helm
 def test_names_in_kafka_are_derived_from_namespace_and_release() -> None:
-    written = settings_of(render([CPU], WITHOUT_NAMES))
-    assert written["name"] == "scoring.flight-delay"
-    assert written["output"]["topic"] == "scoring.flight-delay.scores"
-    assert written["dead_letter"]["topic"] == "scoring.flight-delay.dead"
+    values = settings_of(render([CPU], WITHOUT_NAMES))
+    assert values["name"] == "scoring.flight-delay"
+    assert values["output"]["topic"] == "scoring.flight-delay.scores"
+    assert values["dead_letter"]["topic"] == "scoring.flight-delay.dead"
 
 
 @needs_helm
@@ -519,11 +519,11 @@ def test_the_notes_list_all_secrets_of_the_release(names: tuple[str, ...], tmp_p
     values = {"extraEnv": [EXTRA_VARIABLE]}
     listed = set(re.findall(r"^  ([\w-]+) \(", notes_of(files, tmp_path, values), re.MULTILINE))
     things = render(files, values)
-    read = set(re.findall(r'"(?:secretName|imagePullSecrets)": (?:\[{"name": )?"([^"]+)"', json.dumps(things)))
-    read |= set(re.findall(r'"secretKeyRef": {"key": "[^"]+", "name": "([^"]+)"', json.dumps(things, sort_keys=True)))
+    used = set(re.findall(r'"(?:secretName|imagePullSecrets)": (?:\[{"name": )?"([^"]+)"', json.dumps(things)))
+    used |= set(re.findall(r'"secretKeyRef": {"key": "[^"]+", "name": "([^"]+)"', json.dumps(things, sort_keys=True)))
     credentials = of_kind(things, "TriggerAuthentication").values()
-    read |= {target["name"] for thing in credentials for target in thing["spec"]["secretTargetRef"]}
-    assert listed == read
+    used |= {target["name"] for thing in credentials for target in thing["spec"]["secretTargetRef"]}
+    assert listed == used
 
 
 @needs_helm

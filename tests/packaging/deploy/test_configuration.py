@@ -1,4 +1,4 @@
-"""What the manifests configure is what the product takes: settings, topics, rights, ports, paths, times and regions agree."""
+"""The manifests agree with the product: settings, topics, rights, ports, paths, times and regions."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ LOGIN = {"protocol", "mechanism", "password_file"}
 WITH_PASSWORDS = {"sasl": LOGIN, "churn": LOGIN | {"ca_file"}}
 """The examples whose clients log in to Kafka with passwords, and the keys of their sections `security`."""
 USER_FILES = {"ca.crt", "user.crt", "user.key"}
-"""The files in a Secret that Strimzi makes for a user."""
+"""The files in a Secret that Strimzi creates for a user."""
 KEDA = {
     "bootstrapServers",
     "consumerGroup",
@@ -71,7 +71,7 @@ def loaded(name: str, folder: Path) -> settings.Settings:
 
 def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
     """Load the relays' configurations without their certificates, by the source's region."""
-    found = {}
+    by_region = {}
     for title, workload in of_kind(rendered(name), "StatefulSet").items():
         if "-relay-" in title:
             path = folder / f"{title}.yaml"
@@ -79,8 +79,8 @@ def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
             assert [set(values[side].pop("security")) for side in ("source", "destination")] == 2 * [SECURITY]
             path.write_text(yaml.safe_dump(values))
             relay = relay_settings.load(path).settings
-            found[relay.source.region] = relay
-    return found
+            by_region[relay.source.region] = relay
+    return by_region
 
 
 def paths(values: Any) -> set[str]:
@@ -91,15 +91,15 @@ def paths(values: Any) -> set[str]:
 
 @needs_helm
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_configuration_is_one_that_the_product_takes_and_has_the_time_to_end(name: str, tmp_path: Path) -> None:
-    found = loaded(name, tmp_path)
+def test_the_product_accepts_the_configuration_and_has_the_time_to_end(name: str, tmp_path: Path) -> None:
+    loaded_settings = loaded(name, tmp_path)
     container = pod_of(scorer_of(name))["containers"][0]
-    assert found.http.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
-    assert found.model.device == ("cuda" if "gpu" in name else "cpu")
+    assert loaded_settings.http.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
+    assert loaded_settings.model.device == ("cuda" if "gpu" in name else "cpu")
     assert f"-{'gpu' if 'gpu' in name else 'cpu'}" in container["image"]
     assert container["command"][-2:] == ["--workers", "1"]  # scaling and scraping count pods, and each has one port
     assert set(written(name)["kafka"]["security"]) == WITH_PASSWORDS.get(name, SECURITY)
-    ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
+    ends_itself_after = 2 * loaded_settings.kafka.transaction_timeout_ms / 1_000  # the watchdog
     assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
     for relay in relays(name, tmp_path).values():
         pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"flight-delay-relay-{relay.source.region}"])
@@ -129,16 +129,16 @@ def test_every_file_that_is_named_is_mounted(name: str) -> None:
 @needs_helm
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_scaling_follows_lag_as_transactions_need_it(name: str, tmp_path: Path) -> None:
-    found = loaded(name, tmp_path)
+    loaded_settings = loaded(name, tmp_path)
     (scaled,) = of_kind(rendered(name), "ScaledObject").values()
     triggers = [trigger["metadata"] for trigger in scaled["spec"]["triggers"]]
-    assert [trigger["topic"] for trigger in triggers] == found.input.topics
+    assert [trigger["topic"] for trigger in triggers] == loaded_settings.input.topics
     assert scaled["spec"]["minReplicaCount"] >= 1  # the markers' lag of 1 per partition would start scorers again at once
     for trigger in triggers:
         assert set(trigger) == KEDA | ({"sasl"} if name in WITH_PASSWORDS else set())
-        assert trigger["consumerGroup"] == found.name
-        assert trigger["bootstrapServers"] == found.kafka.bootstrap_servers
-        assert trigger["offsetResetPolicy"] == found.input.start
+        assert trigger["consumerGroup"] == loaded_settings.name
+        assert trigger["bootstrapServers"] == loaded_settings.kafka.bootstrap_servers
+        assert trigger["offsetResetPolicy"] == loaded_settings.input.start
         assert int(trigger["lagThreshold"]) > 100 * scaled["spec"]["maxReplicaCount"]
         parse = TypeAdapter(bool).validate_python
         assert not any(
@@ -156,37 +156,40 @@ def test_the_largest_number_of_scorers_is_that_of_the_partitions() -> None:
 
 
 @needs_helm
-def test_the_topics_are_those_that_the_scorer_asks_for(tmp_path: Path) -> None:
-    found = loaded("cpu", tmp_path)
-    made = {name: thing["spec"] for name, thing in of_kind(rendered("kafka/training"), "KafkaTopic").items()}
-    del made["flights.outcomes"]  # the labels, which this example does not read
-    assert set(made) == set(topics.all_topics(found))
-    seen = {
+def test_the_topics_are_those_that_the_scorer_requires(tmp_path: Path) -> None:
+    loaded_settings = loaded("cpu", tmp_path)
+    specs = {name: thing["spec"] for name, thing in of_kind(rendered("kafka/training"), "KafkaTopic").items()}
+    del specs["flights.outcomes"]  # the labels, which this example does not read
+    assert set(specs) == set(topics.all_topics(loaded_settings))
+    described = {
         name: DescribedTopic(name, spec["partitions"], spec["config"].get("max.message.bytes", DEFAULT_MAX_BYTES))
-        for name, spec in made.items()
+        for name, spec in specs.items()
     }
-    assert topics.faults(found, seen) == []
-    wanted = {plan.topic: plan.config or {} for plan in topics.missing(found, {}, 12)}
-    for name, config in wanted.items():
-        assert {key: str(made[name]["config"].get(key)) for key in config} == config, name
-    assert seen[found.output.topic].partitions == seen[found.input.topics[0]].partitions
+    assert topics.faults(loaded_settings, described) == []
+    configs = {plan.topic: plan.config or {} for plan in topics.missing(loaded_settings, {}, 12)}
+    for name, config in configs.items():
+        assert {key: str(specs[name]["config"].get(key)) for key in config} == config, name
+    assert described[loaded_settings.output.topic].partitions == described[loaded_settings.input.topics[0]].partitions
 
 
 @needs_helm
-def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics(tmp_path: Path) -> None:
-    found = loaded("cpu", tmp_path)
+def test_rights_are_on_configured_names_and_no_user_may_change_or_delete_topics(tmp_path: Path) -> None:
+    loaded_settings = loaded("cpu", tmp_path)
     users = of_kind(rendered("kafka/eu-west"), "KafkaUser")
-    known = {*of_kind(rendered("kafka/eu-west"), "KafkaTopic"), found.name}
+    names = {*of_kind(rendered("kafka/eu-west"), "KafkaTopic"), loaded_settings.name}
     for name, user in users.items():
         for rule in user["spec"]["authorization"]["acls"]:
             assert not {"All", "Create", "Delete", "Alter", "AlterConfigs", "ClusterAction"} & set(rule["operations"]), name
             resource = rule["resource"]
             if resource["type"] == "topic":
                 start = resource.get("patternType") == "prefix"
-                assert any(topic.startswith(resource["name"]) if start else topic == resource["name"] for topic in known)
+                assert any(topic.startswith(resource["name"]) if start else topic == resource["name"] for topic in names)
     rights = {(r["resource"]["type"], r["resource"]["name"]) for r in users["scorer"]["spec"]["authorization"]["acls"]}
-    own = set(topics.required(found))
-    assert rights == {("topic", topic) for topic in own} | {("group", found.name), ("transactionalId", f"{found.name}/scorer/")}
+    required = set(topics.required(loaded_settings))
+    assert rights == {("topic", topic) for topic in required} | {
+        ("group", loaded_settings.name),
+        ("transactionalId", f"{loaded_settings.name}/scorer/"),
+    }
 
 
 WORK = {
@@ -198,16 +201,20 @@ WORK = {
     "rescorer": ("rescore",),
     "shadow": ("shadow",),
 }
-"""The components of `integration/security/rights.py` that each user stands for."""
+"""The components of `integration/security/rights.py` that use each user."""
 
 
 @needs_helm
 @pytest.mark.parametrize("user", WORK)
-def test_every_user_may_do_what_its_components_cannot_do_without(user: str, tmp_path: Path) -> None:
-    found = loaded("cpu", tmp_path)
-    named = {"events": found.input.topics[0], "scores": found.output.topic, "dead": found.dead_letter.topic}
-    named |= {"dead.replayed": found.replayed_topic, "scores.corrections": found.corrections_topic}
-    named |= {"scores.shadow": found.shadow_topic}
+def test_every_user_has_the_rights_that_its_components_need(user: str, tmp_path: Path) -> None:
+    loaded_settings = loaded("cpu", tmp_path)
+    named = {
+        "events": loaded_settings.input.topics[0],
+        "scores": loaded_settings.output.topic,
+        "dead": loaded_settings.dead_letter.topic,
+    }
+    named |= {"dead.replayed": loaded_settings.replayed_topic, "scores.corrections": loaded_settings.corrections_topic}
+    named |= {"scores.shadow": loaded_settings.shadow_topic}
     rules = of_kind(rendered("kafka/cluster"), "KafkaUser")[user]["spec"]["authorization"]["acls"]
 
     def granted(kind: str, name: str, operation: str) -> bool:
@@ -218,25 +225,25 @@ def test_every_user_may_do_what_its_components_cannot_do_without(user: str, tmp_
         return False
 
     for component in WORK[user]:
-        for kind, name, operation in rights.COMPONENTS[component](found.name).values():
-            asked = named.get(name.removeprefix(f"{found.name}."), name).removesuffix("*")
-            assert granted(KINDS[kind], asked, operation.name.title()), (component, asked, operation)
+        for kind, name, operation in rights.COMPONENTS[component](loaded_settings.name).values():
+            resource_name = named.get(name.removeprefix(f"{loaded_settings.name}."), name).removesuffix("*")
+            assert granted(KINDS[kind], resource_name, operation.name.title()), (component, resource_name, operation)
 
 
 @needs_helm
-def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tmp_path: Path) -> None:
+def test_each_region_has_its_own_channel_and_a_relay_from_each_other_region(tmp_path: Path) -> None:
     for here in REGIONS:
         name = here
-        found = loaded(name, tmp_path)
-        assert [found.region, found.model.tag] == [here, f"prod.{here}"]
+        loaded_settings = loaded(name, tmp_path)
+        assert [loaded_settings.region, loaded_settings.model.tag] == [here, f"prod.{here}"]
         assert set(relays(name, tmp_path)) == set(REGIONS) - {here}
         copies = of_kind(rendered(f"kafka/{here}"), "KafkaTopic")
         for far, relay in relays(name, tmp_path).items():
             assert relay.destination.region == here
-            assert relay.destination.bootstrap_servers == found.kafka.bootstrap_servers
-            assert relay.source.topics == [found.output.topic]
-            original = of_kind(rendered(f"kafka/{far}"), "KafkaTopic")[found.output.topic]
-            assert copies[relay.destination_topic(found.output.topic)]["spec"] == original["spec"]
+            assert relay.destination.bootstrap_servers == loaded_settings.kafka.bootstrap_servers
+            assert relay.source.topics == [loaded_settings.output.topic]
+            original = of_kind(rendered(f"kafka/{far}"), "KafkaTopic")[loaded_settings.output.topic]
+            assert copies[relay.destination_topic(loaded_settings.output.topic)]["spec"] == original["spec"]
             checkpoints = copies[relay.checkpoint_topic]["spec"]["config"]
             assert {key: str(checkpoints[key]) for key in TOPIC_CONFIG} == TOPIC_CONFIG
             assert all(

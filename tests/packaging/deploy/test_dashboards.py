@@ -1,6 +1,6 @@
-"""The dashboards are those of today's code, ask only for what is exported, and explain themselves.
+"""The dashboards are the output of the current code, query only exported metrics, and have descriptions.
 
-That Prometheus answers every expression with figures of live scorers and relays: `python -m tests seeing`.
+`python -m tests seeing` checks that Prometheus returns figures of live scorers and relays for every expression.
 """
 
 import importlib
@@ -28,28 +28,28 @@ def built() -> dict[Path, str]:
         return texts
 
 
-def test_the_files_are_what_todays_code_makes(built: dict[Path, str]) -> None:
+def test_the_files_are_the_output_of_the_current_code(built: dict[Path, str]) -> None:
     assert set(built) == set(FILES)
     for path, text in built.items():
-        assert path.read_text() == text, "make them again: python deploy/dashboards/build.py"
+        assert path.read_text() == text, "build them: python deploy/dashboards/build.py"
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_each_has_its_sections_and_every_panel_says_what_it_shows(name: str) -> None:
-    found = list(panels(name))
-    assert [panel["title"] for panel in found if panel["type"] == "row"] == SECTIONS[name]
-    shown = [panel for panel in found if panel["type"] != "row"]
-    assert all(panel["description"] and panel["targets"] and panel["fieldConfig"]["defaults"]["unit"] for panel in shown)
-    assert len({panel["title"] for panel in shown}) == len(shown)
-    for panel in shown:
+def test_each_dashboard_has_its_sections_and_every_panel_a_description(name: str) -> None:
+    all_panels = list(panels(name))
+    assert [panel["title"] for panel in all_panels if panel["type"] == "row"] == SECTIONS[name]
+    charts = [panel for panel in all_panels if panel["type"] != "row"]
+    assert all(panel["description"] and panel["targets"] and panel["fieldConfig"]["defaults"]["unit"] for panel in charts)
+    assert len({panel["title"] for panel in charts}) == len(charts)
+    for panel in charts:
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
 
 
-def test_every_metric_that_is_asked_for_is_exported_and_every_one_that_is_exported_is_looked_at() -> None:
-    seen = " ".join(query.expression for query in asked("2m"))
-    names = set(re.findall(r"\b(?:scorer|publisher)_\w+", seen))
+def test_every_queried_metric_is_exported_and_every_exported_metric_is_queried() -> None:
+    expressions = " ".join(query.expression for query in asked("2m"))
+    names = set(re.findall(r"\b(?:scorer|publisher)_\w+", expressions))
     assert len(names) > 30
     assert names - exported() == set()
-    unseen = {name for name in exported() if not name.endswith(("_created", "_sum", "_count")) and name not in seen}
-    unseen = {name for name in unseen if not name.startswith("process_")}  # names of the Prometheus client library
-    assert unseen <= {"publisher_last_trouble_timestamp_seconds"}
+    unused = {name for name in exported() if not name.endswith(("_created", "_sum", "_count")) and name not in expressions}
+    unused = {name for name in unused if not name.startswith("process_")}  # names of the Prometheus client library
+    assert unused <= {"publisher_last_trouble_timestamp_seconds"}

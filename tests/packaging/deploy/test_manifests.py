@@ -122,8 +122,8 @@ def test_every_object_that_is_referred_to_exists(name: str) -> None:
 def test_every_selector_selects_the_pods_of_one_workload(name: str) -> None:
     things = rendered(name)
 
-    def labels_of(found: Mapping[str, Object]) -> list[Any]:
-        return [workload["spec"]["template"]["metadata"]["labels"] for workload in found.values()]
+    def labels_of(selection: Mapping[str, Object]) -> list[Any]:
+        return [workload["spec"]["template"]["metadata"]["labels"] for workload in selection.values()]
 
     pods = labels_of(workloads(things))
     served = labels_of({key: workload for key, workload in workloads(things).items() if is_served(workload)})

@@ -82,9 +82,9 @@ def test_topics_stay_when_the_release_is_removed() -> None:
 
 def test_the_scorer_accepts_the_topics_of_derived_names() -> None:
     things = render([EXAMPLES / "second.yaml"], {**VALUES, "strimzi.inputs": True}, release="card-fraud")
-    written: dict[str, Any] = settings_of(things)
-    del written["kafka"]["security"]
-    loaded = settings.load(written).settings
+    scorer_values: dict[str, Any] = settings_of(things)
+    del scorer_values["kafka"]["security"]
+    loaded = settings.load(scorer_values).settings
     created = {thing["spec"]["topicName"]: thing["spec"] for thing in of_kind(things, "KafkaTopic").values()}
     assert set(created) == set(topics.all_topics(loaded))
     described = {
@@ -115,9 +115,9 @@ def test_rights_follow_the_tables_of_the_configuration() -> None:
 def test_created_topics_of_tables_are_compacted_and_accepted_by_the_scorer() -> None:
     values = {**VALUES, "strimzi.inputs": True, "config.tables": {"weather": {"topic": "airport.weather"}}}
     things = render([EXAMPLES / "second.yaml"], values, release="card-fraud")
-    written: dict[str, Any] = settings_of(things)
-    del written["kafka"]["security"]
-    loaded = settings.load(written).settings
+    scorer_values: dict[str, Any] = settings_of(things)
+    del scorer_values["kafka"]["security"]
+    loaded = settings.load(scorer_values).settings
     created = {thing["spec"]["topicName"]: thing["spec"] for thing in of_kind(things, "KafkaTopic").values()}
     assert created["airport.weather"]["config"]["cleanup.policy"] == "compact"
     assert created["airport.weather"]["partitions"] == created["payments"]["partitions"]

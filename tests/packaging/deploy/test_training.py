@@ -47,7 +47,7 @@ def cron_job(name: str) -> Object:
 
 
 def job(name: str) -> Object:
-    """What is run: the same by every trigger."""
+    """Return the spec of the Job, which is the same for every trigger."""
     spec: Object = cron_job(name)["spec"]["jobTemplate"]["spec"]
     return spec
 
@@ -58,13 +58,13 @@ def pod(name: str) -> Object:
 
 
 def written(name: str) -> dict[str, dict[str, Any]]:
-    """The files of the configuration, by name."""
+    """Return the files of the configuration, by name."""
     data = of_kind(rendered(name), "ConfigMap")["flight-delay-training"]["data"]
     return {file: yaml.safe_load(text) for file, text in data.items()}
 
 
 def loaded(name: str, folder: Path) -> tuple[TrainingSettings, Settings]:
-    """As the product reads it, but for the certificates, which are files of the cluster."""
+    """Load the configuration as the product does, without the certificates, which are files of the cluster."""
     files = written(name)
     del files["scorer.yaml"]["kafka"]["security"]
     for file, values in files.items():
@@ -73,10 +73,10 @@ def loaded(name: str, folder: Path) -> tuple[TrainingSettings, Settings]:
 
 
 def trigger() -> dict[str, str]:
-    """The metadata of KEDA's trigger."""
-    (found,) = of_kind(rendered(BY_EVENT), "ScaledJob")["flight-delay-training"]["spec"]["triggers"]
-    assert found["type"] == "kafka"
-    metadata: dict[str, str] = found["metadata"]
+    """Return the metadata of KEDA's trigger."""
+    (spec,) = of_kind(rendered(BY_EVENT), "ScaledJob")["flight-delay-training"]["spec"]["triggers"]
+    assert spec["type"] == "kafka"
+    metadata: dict[str, str] = spec["metadata"]
     return metadata
 
 
@@ -94,7 +94,7 @@ def test_every_trigger_runs_the_same() -> None:
 
 
 @needs_helm
-def test_one_run_at_a_time() -> None:
+def test_only_one_run_is_active_at_a_time() -> None:
     by_event = of_kind(rendered(BY_EVENT), "ScaledJob")["flight-delay-training"]["spec"]
     assert [by_event["maxReplicaCount"], by_event["rollout"]] == [1, {"strategy": "gradual"}]
     for name in TRAINING:
@@ -107,7 +107,7 @@ def test_one_run_at_a_time() -> None:
 
 @needs_helm
 @pytest.mark.parametrize("name", TRAINING)
-def test_what_another_try_cannot_mend_fails_at_once_and_a_disruption_counts_for_nothing(name: str) -> None:
+def test_permanent_errors_fail_at_once_and_disruptions_are_not_counted(name: str) -> None:
     disrupted, refused = job(name)["podFailurePolicy"]["rules"]
     assert disrupted == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     container = pod(name)["containers"][0]["name"]
@@ -123,7 +123,7 @@ def test_what_another_try_cannot_mend_fails_at_once_and_a_disruption_counts_for_
 
 @needs_helm
 @pytest.mark.parametrize("name", TRAINING)
-def test_a_pod_can_do_nothing_but_its_work_and_keeps_nothing_but_its_runs(name: str) -> None:
+def test_a_pod_has_only_the_rights_of_its_work_and_stores_only_its_runs(name: str) -> None:
     things = rendered(name)
     assert {thing["metadata"].get("namespace") for thing in things} == {"scoring"}
     assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & {thing["kind"] for thing in things}
@@ -142,7 +142,7 @@ def test_a_pod_can_do_nothing_but_its_work_and_keeps_nothing_but_its_runs(name: 
 
 @needs_helm
 @pytest.mark.parametrize("name", TRAINING)
-def test_what_is_referred_to_is_there(name: str) -> None:
+def test_every_object_that_is_referred_to_exists(name: str) -> None:
     things = rendered(name)
     volumes = {volume["name"]: volume for volume in pod(name)["volumes"]}
     mounts = {mount["mountPath"]: mount for mount in pod(name)["containers"][0]["volumeMounts"]}
@@ -151,27 +151,27 @@ def test_what_is_referred_to_is_there(name: str) -> None:
     assert volumes["runs"]["persistentVolumeClaim"]["claimName"] in of_kind(things, "PersistentVolumeClaim")
     assert pod(name)["priorityClassName"] in priority_classes()
     for scaled in of_kind(things, "ScaledJob").values():
-        known = of_kind(things, "TriggerAuthentication")
-        assert {found["authenticationRef"]["name"] for found in scaled["spec"]["triggers"]} <= set(known)
+        authentications = of_kind(things, "TriggerAuthentication")
+        assert {scaler["authenticationRef"]["name"] for scaler in scaled["spec"]["triggers"]} <= set(authentications)
     files = written(name)
     named = {Path(path) for values in files.values() for path in paths(values)}
     named.discard(Path("/var/cache/scorestream"))
-    kept = {path for path in named if path.is_relative_to(RUNS)}
+    run_paths = {path for path in named if path.is_relative_to(RUNS)}
     assert mounts[str(RUNS)]["name"] == "runs"
-    assert {path.parent for path in kept} == {RUNS}  # the rest of the pod's file systems ends with it
-    assert {path.name for path in named - kept} == USER_FILES | {"training.key", "password"}
-    assert all(mounts[str(path.parent)]["readOnly"] for path in named - kept)
+    assert {path.parent for path in run_paths} == {RUNS}  # the rest of the pod's file systems ends with it
+    assert {path.name for path in named - run_paths} == USER_FILES | {"training.key", "password"}
+    assert all(mounts[str(path.parent)]["readOnly"] for path in named - run_paths)
 
 
 @needs_helm
 @pytest.mark.parametrize("name", TRAINING)
-def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Path) -> None:
+def test_the_product_accepts_the_configuration(name: str, tmp_path: Path) -> None:
     training, _ = loaded(name, tmp_path)
     (container,) = pod(name)["containers"]
     assert container["command"] == ["scorer", "train", "run", "/etc/scorestream/training.yaml"]
     assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe.label])
     assert training.publish.password_file is not None
-    assert training.signature is None  # the champion's
+    assert training.signature is None  # that of the champion
     cores = int(container["resources"]["limits"]["cpu"])
     assert training.workers == cores
     for part in ("requests", "limits"):
@@ -210,7 +210,7 @@ def test_a_kind_of_gpu_is_required_beside_the_affinity_of_the_values_on_every_no
 
 
 def of_kinds(kinds: list[str], label: str = "nvidia.com/gpu.product") -> Object:
-    """The required nodes with one of these kinds of GPU."""
+    """Return the affinity that requires nodes with one of these kinds of GPU."""
     return {"nodeSelectorTerms": [{"matchExpressions": [{"key": label, "operator": "In", "values": kinds}]}]}
 
 
@@ -228,29 +228,29 @@ def test_a_quota_limits_the_runs_of_each_type() -> None:
 @needs_helm
 def test_training_has_a_lower_priority_than_every_scorer() -> None:
     for name in TRAINING:
-        given = priority_classes()[pod(name)["priorityClassName"]]
+        priority_class = priority_classes()[pod(name)["priorityClassName"]]
         classes = {
             workload["spec"]["template"]["spec"].get("priorityClassName")
             for example in EXAMPLES
             for workload in of_kind(rendered(example), "StatefulSet").values()
         }
         others = [priority_classes()[other]["value"] for other in classes - {None}]
-        assert given["value"] < min(0, *others)  # a pod without a class has 0
-        assert given["preemptionPolicy"] == "Never"
+        assert priority_class["value"] < min(0, *others)  # a pod without a class has 0
+        assert priority_class["preemptionPolicy"] == "Never"
 
 
 @needs_helm
-def test_the_trigger_looks_where_runs_commit(tmp_path: Path) -> None:
+def test_the_trigger_reads_the_offsets_that_runs_commit(tmp_path: Path) -> None:
     _, scorer = loaded(BY_EVENT, tmp_path)
-    said = trigger()
-    assert set(said) == KEDA | {"activationLagThreshold", "scaleToZeroOnInvalidOffset"}
-    assert said["consumerGroup"] == f"{scorer.name}.training"
-    assert said["topic"] == scorer.labels.topic
-    assert said["bootstrapServers"] == scorer.kafka.bootstrap_servers
-    assert said["offsetResetPolicy"] == "earliest"  # `latest` would tell a lag of 1 a partition, for ever
-    assert int(said["activationLagThreshold"]) > 100 * topic(said["topic"])["partitions"]
-    never = ("allowIdleConsumers", "excludePersistentLag", "limitToPartitionsWithLag", "scaleToZeroOnInvalidOffset")
-    assert {json.loads(said[key]) for key in never} == {False}
+    metadata = trigger()
+    assert set(metadata) == KEDA | {"activationLagThreshold", "scaleToZeroOnInvalidOffset"}
+    assert metadata["consumerGroup"] == f"{scorer.name}.training"
+    assert metadata["topic"] == scorer.labels.topic
+    assert metadata["bootstrapServers"] == scorer.kafka.bootstrap_servers
+    assert metadata["offsetResetPolicy"] == "earliest"  # `latest` would report a permanent lag of 1 per partition
+    assert int(metadata["activationLagThreshold"]) > 100 * topic(metadata["topic"])["partitions"]
+    switched_off = ("allowIdleConsumers", "excludePersistentLag", "limitToPartitionsWithLag", "scaleToZeroOnInvalidOffset")
+    assert {json.loads(metadata[key]) for key in switched_off} == {False}
 
 
 @needs_helm
@@ -258,33 +258,33 @@ def test_the_trigger_looks_where_runs_commit(tmp_path: Path) -> None:
 def test_events_and_labels_are_kept_for_longer_than_the_window(name: str, tmp_path: Path) -> None:
     training, scorer = loaded(name, tmp_path)
     longest = training.snapshot.window + job(name)["activeDeadlineSeconds"] * 1_000 + seconds("1d") * 1_000
-    for read in (*scorer.input.topics, str(scorer.labels.topic)):
-        assert int(topic(read)["config"]["retention.ms"]) > longest
+    for topic_name in (*scorer.input.topics, str(scorer.labels.topic)):
+        assert int(topic(topic_name)["config"]["retention.ms"]) > longest
 
 
 @needs_helm
 @pytest.mark.parametrize("user", ["training", "training-trigger"])
-def test_each_user_may_do_what_its_work_needs_and_no_more(user: str, tmp_path: Path) -> None:
+def test_each_user_has_exactly_the_rights_that_its_work_needs(user: str, tmp_path: Path) -> None:
     _, scorer = loaded(BY_EVENT, tmp_path)
     named = {"events": scorer.input.topics[0], "outcomes": scorer.labels.topic}
     components = {"training": (rights.training, rights.recorder, rights.run_reader), "training-trigger": (rights.trigger,)}
     needed = {name: right for component in components[user] for name, right in component(scorer.name).items()}
-    wanted = {
+    expected = {
         (KINDS[kind], named.get(name.removeprefix(f"{scorer.name}."), name), operation.name.title())
         for kind, name, operation in needed.values()
     }
     rules = of_kind(rendered(KAFKA), "KafkaUser")[user]["spec"]["authorization"]["acls"]
-    given = {(r["resource"]["type"], r["resource"]["name"], operation) for r in rules for operation in r["operations"]}
-    assert given == wanted
+    granted = {(r["resource"]["type"], r["resource"]["name"], operation) for r in rules for operation in r["operations"]}
+    assert granted == expected
     assert all("patternType" not in rule["resource"] for rule in rules)
 
 
 @needs_helm
-def test_the_rest_of_the_cluster_is_that_of_the_scorers() -> None:
+def test_the_other_objects_of_the_cluster_are_those_of_the_scorers() -> None:
     def without_retention(name: str) -> dict[str, Object]:
-        found = {title(thing): json.loads(json.dumps(thing)) for thing in rendered(name)}
-        del found["KafkaTopic/flights"]["spec"]["config"]["retention.ms"]
-        return found
+        objects = {title(thing): json.loads(json.dumps(thing)) for thing in rendered(name)}
+        del objects["KafkaTopic/flights"]["spec"]["config"]["retention.ms"]
+        return objects
 
     ours, theirs = without_retention(KAFKA), without_retention("kafka/cluster")
     topics = {"KafkaTopic/flights.outcomes", "KafkaTopic/flight-delay.runs"}
@@ -293,7 +293,7 @@ def test_the_rest_of_the_cluster_is_that_of_the_scorers() -> None:
 
 
 def nodes() -> Object:
-    """The pods of a training on several nodes."""
+    """Return the template of the pods of a training on several nodes."""
     (replicated,) = of_kind(rendered(NODES), "TrainingRuntime")["flight-delay-training-nodes"]["spec"]["template"]["spec"][
         "replicatedJobs"
     ]
@@ -324,10 +324,10 @@ def train_job() -> Object:
 
 @needs_helm
 def test_nodes_have_the_volume_and_each_other_and_nothing_else() -> None:
-    (container,), one = nodes()["spec"]["containers"], pod(NODES)
+    (container,), job_pod = nodes()["spec"]["containers"], pod(NODES)
     labels = nodes()["metadata"]["labels"]
     policies = of_kind(rendered(NODES), "NetworkPolicy")
-    assert [name for name, found in policies.items() if matches(found["spec"]["podSelector"], labels)] == [
+    assert [name for name, policy in policies.items() if matches(policy["spec"]["podSelector"], labels)] == [
         "flight-delay-training-nodes"
     ]
     peers = [{"podSelector": policies["flight-delay-training-nodes"]["spec"]["podSelector"]}]
@@ -342,14 +342,14 @@ def test_nodes_have_the_volume_and_each_other_and_nothing_else() -> None:
         "securityContext",
         "tolerations",
     )
-    assert {key: nodes()["spec"][key] for key in alike} == {key: one[key] for key in alike}
-    assert [volume for volume in nodes()["spec"]["volumes"] if volume not in one["volumes"]] == []
+    assert {key: nodes()["spec"][key] for key in alike} == {key: job_pod[key] for key in alike}
+    assert [volume for volume in nodes()["spec"]["volumes"] if volume not in job_pod["volumes"]] == []
     assert {volume["name"] for volume in nodes()["spec"]["volumes"]} == {"runs", "tmp"}
-    assert container["image"] == one["containers"][0]["image"]
+    assert container["image"] == job_pod["containers"][0]["image"]
 
 
 @needs_helm
-def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> None:
+def test_a_train_job_is_valid_and_continues_a_started_run(tmp_path: Path) -> None:
     training, _ = loaded(NODES, tmp_path)
     thing, (container,) = train_job(), nodes()["spec"]["containers"]
     named = {**thing, "metadata": {**thing["metadata"], "name": "flight-delay-training-nodes"}}

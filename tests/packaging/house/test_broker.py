@@ -24,7 +24,7 @@ from tests.support.processes import alive
 
 TOPIC = "events"
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
-"""After a kill -9 a node waits as long as its session for itself: 9 s by default."""
+"""A node that restarts after a kill -9 waits until its old session expires: 9 s by default."""
 
 
 def write(broker: EmbeddedBroker, value: bytes) -> None:
@@ -35,7 +35,7 @@ def write(broker: EmbeddedBroker, value: bytes) -> None:
     producer.commit_transaction(30)
 
 
-def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> None:
+def test_transactions_survive_a_kill_and_stop_removes_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
     with EmbeddedBroker(folder, QUICK_RETURN) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -51,7 +51,7 @@ def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> 
         write(broker, b"after")
         assert [record.value() for record in auditor.read(address, TOPIC)] == [b"before", b"after"]
         broker.pause()
-        while psutil.Process(broker.pid).status() != psutil.STATUS_STOPPED:  # it may answer until then
+        while psutil.Process(broker.pid).status() != psutil.STATUS_STOPPED:  # before that it may still answer
             time.sleep(0.01)
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=0.5)
@@ -75,7 +75,7 @@ else:
 """
 
 
-def test_ends_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+def test_the_broker_ends_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(folder), "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert owner.stdout is not None
@@ -89,7 +89,7 @@ def test_ends_with_an_owner_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [[], ["release\n"]])
-def test_the_guard_kills_and_removes_unless_it_was_released(tmp_path: Path, last: list[str]) -> None:
+def test_the_reaper_kills_and_removes_unless_it_was_released(tmp_path: Path, last: list[str]) -> None:
     folder = tmp_path / "kafka"
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as guarded:
@@ -98,12 +98,12 @@ def test_the_guard_kills_and_removes_unless_it_was_released(tmp_path: Path, last
     assert guarded.returncode == (0 if last else -signal.SIGKILL)
 
 
-def test_a_detached_broker_stays_until_it_is_ended_by_hand(tmp_path: Path) -> None:
+def test_a_detached_broker_runs_until_it_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
-    said = subprocess.run([sys.executable, "-c", OWNER, str(folder), "detach"], stdout=subprocess.PIPE, check=True).stdout
-    broker = os.pidfd_open(int(said))
+    output = subprocess.run([sys.executable, "-c", OWNER, str(folder), "detach"], stdout=subprocess.PIPE, check=True).stdout
+    broker = os.pidfd_open(int(output))
     try:
-        assert alive(int(said))
+        assert alive(int(output))
         assert (folder / "server.properties").is_file()
     finally:
         signal.pidfd_send_signal(broker, signal.SIGKILL)
@@ -111,7 +111,7 @@ def test_a_detached_broker_stays_until_it_is_ended_by_hand(tmp_path: Path) -> No
         os.close(broker)
 
 
-def test_a_wrong_property_ends_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_wrong_property_ends_in_one_line_without_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
     with pytest.raises(BrokerUnavailable, match=r"num\.io\.threads") as caught:
         EmbeddedBroker(folder, {"num.io.threads": "none"}).start()
@@ -126,16 +126,16 @@ def test_a_folder_in_use_is_not_touched(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "x"
 
 
-def test_ports_are_free_different_and_none_that_clients_are_given() -> None:
+def test_ports_are_free_different_and_outside_the_range_for_clients() -> None:
     low, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    one, two = free_ports()
-    assert one != two
-    assert max(one, two) < low
-    assert not is_port_in_use(one)
+    first, second = free_ports()
+    assert first != second
+    assert max(first, second) < low
+    assert not is_port_in_use(first)
 
 
 @given(st.binary(min_size=16, max_size=16))
 def test_a_cluster_id_is_no_option_of_a_command(random_bytes: bytes) -> None:
-    made = cluster_id(random_bytes)
-    assert len(made) == 22
-    assert made[0] != "-"
+    identifier = cluster_id(random_bytes)
+    assert len(identifier) == 22
+    assert identifier[0] != "-"

@@ -1,4 +1,4 @@
-"""Where the embedded broker's jars come from: cache, local repository, mirror, and what is said where there are none."""
+"""The sources of the embedded broker's jars: cache, local repository, mirror, and the error if there are none."""
 
 import hashlib
 import threading
@@ -48,24 +48,24 @@ def sources(tmp_path: Path, remote: str = "http://127.0.0.1:1", local: tuple[Pat
     return JarSources(tmp_path / "cache", local, {"central": remote})
 
 
-def test_without_cache_and_network_one_line_says_the_way_out(tmp_path: Path) -> None:
+def test_without_cache_and_network_one_line_has_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(BrokerUnavailable, match="--bootstrap-servers") as caught:
         classpath(sources(tmp_path))
     assert "\n" not in str(caught.value)
     assert str(tmp_path / "cache") in str(caught.value)
 
 
-def test_downloads_once_and_tells_how_far_it_is(tmp_path: Path, jars: tuple[Jar, ...], mirror: str) -> None:
-    told: list[tuple[str, int, int]] = []
-    paths = classpath(sources(tmp_path, mirror), lambda *step: told.append(step))
+def test_jars_are_downloaded_once_with_progress(tmp_path: Path, jars: tuple[Jar, ...], mirror: str) -> None:
+    steps: list[tuple[str, int, int]] = []
+    paths = classpath(sources(tmp_path, mirror), lambda *step: steps.append(step))
     assert [path.read_bytes() for path in paths] == list(CONTENTS.values())
     total = sum(jar.size for jar in jars)
-    assert told[-1][1:] == (total, total)
-    assert {name for name, _, _ in told} == {jar.name for jar in jars}
-    assert classpath(sources(tmp_path)) == paths  # no network any more
+    assert steps[-1][1:] == (total, total)
+    assert {name for name, _, _ in steps} == {jar.name for jar in jars}
+    assert classpath(sources(tmp_path)) == paths  # without a network
 
 
-def test_jars_that_are_there_need_no_network(tmp_path: Path, jars: tuple[Jar, ...]) -> None:
+def test_local_jars_need_no_network(tmp_path: Path, jars: tuple[Jar, ...]) -> None:
     local = fill(tmp_path / "m2", jars)
     assert classpath(sources(tmp_path, local=(local,))) == tuple(local / jar.path for jar in jars)
     assert not list((tmp_path / "cache").rglob("*.jar"))
@@ -73,21 +73,21 @@ def test_jars_that_are_there_need_no_network(tmp_path: Path, jars: tuple[Jar, ..
     assert classpath(sources(tmp_path / "other")) == tuple(seeded / jar.path for jar in jars)
 
 
-@pytest.mark.parametrize("found", [b"first", b"wrong jar", b""])
-def test_a_damaged_jar_is_downloaded_again(tmp_path: Path, jars: tuple[Jar, ...], mirror: str, found: bytes) -> None:
+@pytest.mark.parametrize("content", [b"first", b"wrong jar", b""])
+def test_a_damaged_jar_is_downloaded_again(tmp_path: Path, jars: tuple[Jar, ...], mirror: str, content: bytes) -> None:
     cache = fill(tmp_path / "cache", jars)
-    (cache / jars[0].path).write_bytes(found)
+    (cache / jars[0].path).write_bytes(content)
     assert [path.read_bytes() for path in classpath(sources(tmp_path, mirror))] == list(CONTENTS.values())
 
 
-def test_a_jar_that_was_removed_after_the_note_is_fetched_again(tmp_path: Path, mirror: str) -> None:
+def test_a_jar_that_was_removed_after_the_check_is_downloaded_again(tmp_path: Path, mirror: str) -> None:
     first = classpath(sources(tmp_path, mirror))
     first[1].unlink()
     assert classpath(sources(tmp_path, mirror)) == first
     assert first[1].is_file()
 
 
-def test_a_mirror_with_other_bytes_is_refused_and_nothing_stays(tmp_path: Path, jars: tuple[Jar, ...], mirror: str) -> None:
+def test_a_jar_with_other_bytes_is_rejected_and_not_stored(tmp_path: Path, jars: tuple[Jar, ...], mirror: str) -> None:
     (tmp_path / "mirror" / jars[0].path).write_bytes(b"not this!")
     with pytest.raises(BrokerUnavailable, match="SHA-256"):
         classpath(sources(tmp_path, mirror))
@@ -99,20 +99,20 @@ SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>
 <mirror><id>ours</id><mirrorOf>{of}</mirrorOf><url> https://mirror.example/maven/ </url></mirror></mirrors></settings>"""
 
 
-STANDS = {"*": True, "central": True, "external:*": True, "elsewhere, central": True, "*,!thirdparty": True}
-STANDS |= {"elsewhere": False, "*,!central": False, "central-snapshots": False, "": False}
+REPLACES_CENTRAL = {"*": True, "central": True, "external:*": True, "elsewhere, central": True, "*,!thirdparty": True}
+REPLACES_CENTRAL |= {"elsewhere": False, "*,!central": False, "central-snapshots": False, "": False}
 
 
-@pytest.mark.parametrize("of", STANDS)
-def test_the_users_mirror_stands_for_what_it_names(of: str) -> None:
-    stated = SETTINGS.format(of=of)
-    assert maven_central_url(stated, CENTRAL) == ("https://mirror.example/maven" if STANDS[of] else CENTRAL)
+@pytest.mark.parametrize("of", REPLACES_CENTRAL)
+def test_the_users_mirror_replaces_the_repositories_that_it_names(of: str) -> None:
+    text = SETTINGS.format(of=of)
+    assert maven_central_url(text, CENTRAL) == ("https://mirror.example/maven" if REPLACES_CENTRAL[of] else CENTRAL)
     assert (
-        maven_central_url(stated.replace(' xmlns="http://maven.apache.org/SETTINGS/1.2.0"', ""), CENTRAL) != CENTRAL
-    ) is STANDS[of]
+        maven_central_url(text.replace(' xmlns="http://maven.apache.org/SETTINGS/1.2.0"', ""), CENTRAL) != CENTRAL
+    ) is REPLACES_CENTRAL[of]
 
 
-def test_the_users_own_settings_are_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_settings_are_read_or_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(SETTINGS.format(of="central"))

@@ -1,4 +1,4 @@
-"""The check's own parts: what it counts, how it ends, and tests that need a program which this machine lacks."""
+"""The parts of the check: its counts, its exit code, and tests that need a program which is not installed."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def test_results_are_counted() -> None:
     assert count(RESULTS) == (1, 2, ("a::out",))
 
 
-def test_the_report_ends_with_the_counts_and_names_what_was_not_run() -> None:
+def test_the_report_ends_with_the_counts_and_names_tests_that_were_not_run() -> None:
     lines = report([Outcome("lint", 0.5, passed=1), Outcome("pytest", 9.0, 7, 2, (("tests/x.py::test_x", "skopeo"),))])
     assert lines[-1] == "8 passed, 2 failed"
     assert install_line(["skopeo"]) in lines[-2]
@@ -52,7 +52,7 @@ def test_the_report_ends_with_the_counts_and_names_what_was_not_run() -> None:
     assert [line.split()[:2] for line in lines[2:4]] == [["lint", "ok"], ["pytest", "FAILED"]]
 
 
-def test_what_follows_the_divider_is_for_pytest() -> None:
+def test_arguments_after_the_divider_are_for_pytest() -> None:
     assert split(["--only", "pytest", "--", "-k", "x"]) == (["--only", "pytest"], ["-k", "x"])
     assert split(["--only", "lint"]) == (["--only", "lint"], [])
 
@@ -69,21 +69,21 @@ def test_the_debian_packages_are_printed(capsys: pytest.CaptureFixture[str]) -> 
     assert set(capsys.readouterr().out.split()) == set(PACKAGES.values())
 
 
-def test_an_environment_with_the_gpu_runtime_is_left_alone(tmp_path: Path) -> None:
+def test_an_environment_with_the_gpu_runtime_is_not_changed(tmp_path: Path) -> None:
     assert choose(tmp_path) == tmp_path / ".venv"
     (tmp_path / ".venv/lib/python3.12/site-packages/onnxruntime_gpu-1.31.1.dist-info").mkdir(parents=True)
     assert choose(tmp_path) == tmp_path / ".venv-tests"
 
 
 def test_the_tests_that_need_torch_are_those_of_their_own_step(pytestconfig: pytest.Config) -> None:
-    """No other run collects them, and that step does not pass without."""
+    """No other run collects these tests, and the step fails without them."""
     assert "network" in TORCH
     assert STEPS["network"][:2] == ("pytest", "tests/network")
     assert "tests/network" in pytestconfig.getini("norecursedirs")
     assert list((ROOT / "tests" / "network").glob("test_*.py"))
 
 
-def test_a_step_whose_environment_cannot_be_made_has_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_step_fails_if_its_environment_cannot_be_created(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     python = tmp_path / ".venv" / "bin" / "python3"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -130,13 +130,13 @@ def test_a_missing_program_is_not_run_here_and_fails_in_ci(tmp_path: Path, ci: s
     environment = {**os.environ, "PATH": str(tmp_path), "CI": ci, NOT_RUN_FILE: str(tmp_path / "list")}
     options = ["-p", "tests.support.missing_programs", "-p", "no:cacheprovider", "--strict-markers"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     listed = (tmp_path / "list").read_text()
     if ci:
-        assert (done.returncode, listed) == (1, "")
-        assert "1 passed, 1 error" in done.stdout
-        assert install_line(["skopeo"]) in done.stdout
+        assert (completed.returncode, listed) == (1, "")
+        assert "1 passed, 1 error" in completed.stdout
+        assert install_line(["skopeo"]) in completed.stdout
     else:
-        assert (done.returncode, listed.split("\t")[0]) == (0, "skopeo")
-        assert "1 passed, 1 deselected" in done.stdout
-        assert "NOT RUN" in done.stdout
+        assert (completed.returncode, listed.split("\t")[0]) == (0, "skopeo")
+        assert "1 passed, 1 deselected" in completed.stdout
+        assert "NOT RUN" in completed.stdout

@@ -27,7 +27,7 @@ def test_class_names_are_unique_in_the_product() -> None:
     assert repeated == {}
 
 
-def test_a_repeated_name_is_found_in_nested_and_private_classes() -> None:
+def test_repeated_names_of_nested_and_private_classes_are_reported() -> None:
     names = class_names(
         [("a.py", "class A:\n    class B: ..."), ("b.py", "def f():\n    class B: ..."), ("c.py", "class _B: ...")]
     )

@@ -36,12 +36,12 @@ def test_one_process_runs_the_tests_of_a_group(pytestconfig: pytest.Config, monk
         scheduling.add_node(process)
         scheduling.add_node_collection(process, tests)
     scheduling.schedule()
-    done = dict.fromkeys(processes, 0)
-    while any(done[process] < len(process.sent) for process in processes):
+    completed = dict.fromkeys(processes, 0)
+    while any(completed[process] < len(process.sent) for process in processes):
         for process in processes:
-            if done[process] < len(process.sent):
-                done[process] += 1
-                scheduling.mark_test_complete(process, process.sent[done[process] - 1])
+            if completed[process] < len(process.sent):
+                completed[process] += 1
+                scheduling.mark_test_complete(process, process.sent[completed[process] - 1])
     groups = [{group_of(tests[index]) for index in process.sent} for process in processes]
     assert all(groups)
     assert groups[0].isdisjoint(groups[1])

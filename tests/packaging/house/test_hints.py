@@ -1,4 +1,4 @@
-"""What messages tell a person to read or to type exists: pages, commands and their verbs."""
+"""The pages, commands and verbs that messages of the product name exist."""
 
 import ast
 import re

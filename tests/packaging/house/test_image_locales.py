@@ -21,8 +21,8 @@ def stages() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["en_US", "en_US.UTF-8"])
 def test_the_image_has_the_locale(name: str) -> None:
-    made = [part.split() for part in stages()["build"].replace(";", "&&").replace("\n", "&&").split("&&")]
-    assert ["localedef", "--no-archive", "-i", "en_US", "-f", "UTF-8", f"{LOCALES}/{name}"] in made
+    commands = [part.split() for part in stages()["build"].replace(";", "&&").replace("\n", "&&").split("&&")]
+    assert ["localedef", "--no-archive", "-i", "en_US", "-f", "UTF-8", f"{LOCALES}/{name}"] in commands
     assert f"COPY --from=build {LOCALES} {LOCALES}\n" in stages()["image"]
 
 

@@ -65,7 +65,7 @@ def test_the_product_has_no_import_cycles() -> None:
         "def run():\n    from cycle import first",
     ],
 )
-def test_a_cycle_is_found_wherever_the_import_is_written(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_is_reported_wherever_the_import_is_written(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "cycle"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -20,5 +20,5 @@ def test_each_room_knows_those_below_it_alone() -> None:
     graph = grimp.build_graph("training")
     rooms = {module.removeprefix("training.") for module in graph.find_children("training")}
     assert rooms == set().union(*LAYERS), "a new room has its place above"
-    found = graph.find_illegal_dependencies_for_layers(layers=LAYERS, containers={"training"})
-    assert {(each.importer, each.imported) for each in found} == set()
+    violations = graph.find_illegal_dependencies_for_layers(layers=LAYERS, containers={"training"})
+    assert {(violation.importer, violation.imported) for violation in violations} == set()

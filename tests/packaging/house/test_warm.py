@@ -52,8 +52,8 @@ def script(tmp_path: Path) -> Path:
 def forked(script: Path, *arguments: str) -> Iterator[warm.ForkedCommand]:
     folder = script.parent
     (folder / "in").write_text("input")
-    with (folder / "in").open("rb") as given, (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-        yield warm.server().start([str(script), *arguments], (given, out, err), folder, own_group=True)
+    with (folder / "in").open("rb") as stdin, (folder / "out").open("wb") as stdout, (folder / "err").open("wb") as stderr:
+        yield warm.server().start([str(script), *arguments], (stdin, stdout, stderr), folder, own_group=True)
 
 
 def test_a_forked_command_has_the_state_of_a_new_process(script: Path) -> None:
@@ -74,13 +74,13 @@ def test_a_forked_command_has_the_state_of_a_new_process(script: Path) -> None:
 
 
 def test_a_forked_command_has_the_environment_variables_that_it_is_given(script: Path) -> None:
-    given = {"PATH": "/usr/bin", "ANY": "value"}
-    done = warm.run([str(script)], script.parent, environment=given)
-    assert json.loads(done.stdout)["environment"] == given
+    environment = {"PATH": "/usr/bin", "ANY": "value"}
+    completed = warm.run([str(script)], script.parent, environment=environment)
+    assert json.loads(completed.stdout)["environment"] == environment
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_a_forked_command_and_nothing_is_left_of_it(script: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_a_forked_command_without_a_zombie(script: Path, number: signal.Signals) -> None:
     with forked(script, "wait") as running:
         until(lambda: script.with_name("out").stat().st_size > 0, "the start")
         assert running.poll() is None

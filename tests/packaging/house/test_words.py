@@ -22,7 +22,7 @@ WORDS = re.compile(
 )
 """Whole words in prose: not in backquotes, paths or longer names."""
 ALLOWED = re.compile(r"`[^`]*`|https?://\S+|no more than|tell[- ]tale")
-"""What is taken out before the search."""
+"""Text that is removed before the search."""
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
@@ -55,7 +55,7 @@ def test_a_file_uses_plain_words(name: str) -> None:
 @pytest.mark.parametrize(
     "text", ["# Nobody is away.\n", '"""Tells whoever hears."""\n', 'raise ValueError("the broker is gone, look anew")\n']
 )
-def test_a_replaced_word_is_found(text: str, tmp_path: Path) -> None:
+def test_a_replaced_word_is_reported(text: str, tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(text)
     assert findings(tmp_path / "module.py")
 
