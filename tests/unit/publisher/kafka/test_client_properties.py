@@ -16,7 +16,7 @@ from publisher.relay import settings as relay_settings
 from publisher.runtime.configuration import SettingsError
 from scorer import settings as scorer_settings
 from tests.support.canary import CANARY, nested
-from tests.unit.publisher.relay.test_settings import GIVEN as RELAY
+from tests.unit.publisher.relay.test_settings import MINIMAL as RELAY
 from tests.unit.scorer.minimal import STATED as SCORER
 
 GUARANTEES = {

@@ -14,7 +14,7 @@ from scorer.settings import Settings, registry_properties
 from scorer.settings.shadow_worker import ShadowWorkerSettings
 from tests.support import canary
 from tests.support.canary import CANARY, FORMS, URL, is_secret, is_section, merged, nested, places, seen_in
-from tests.unit.publisher.relay.test_settings import GIVEN as RELAY
+from tests.unit.publisher.relay.test_settings import MINIMAL as RELAY
 from tests.unit.scorer.minimal import STATED as SCORER
 from training.settings import TrainingSettings
 

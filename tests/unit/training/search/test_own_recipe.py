@@ -83,8 +83,8 @@ def test_a_command_is_searched_by_its_own_metrics(tmp_path: Path) -> None:
         (4, [0.24]),
     ]
     assert (result.best.trial, result.best.budget, result.best.score, result.failures) == (2, 4, 0.24, ())
-    assert ("metrics", 1, 2, {"auc": 0.12}, False) in events.seen
-    assert [event[:3] for event in events.seen if event[1] == 2 and event[0] != "metrics"] == [
+    assert ("metrics", 1, 2, {"auc": 0.12}, False) in events.recorded
+    assert [event[:3] for event in events.recorded if event[1] == 2 and event[0] != "metrics"] == [
         ("started", 2, 2),
         ("ended", 2, 2),
         ("started", 2, 4),
