@@ -38,8 +38,8 @@ def fitted(
 def by_onnx(model: Perceptron, rows: LabelledRows, output: int = 1) -> NDArray[np.float32]:
     """(B,): what ONNX Runtime answers."""
     session = onnxruntime.InferenceSession(model.onnx(), providers=["CPUExecutionProvider"])
-    found: NDArray[np.float32] = session.run(None, dict(rows.tensors))[0][:, output]
-    return found
+    scores: NDArray[np.float32] = session.run(None, dict(rows.tensors))[0][:, output]
+    return scores
 
 
 def digest(model: Perceptron) -> str:
@@ -120,8 +120,8 @@ def test_other_parameters_are_refused(tmp_path: Path, params: dict[str, Any]) ->
 
 def test_weights_that_became_infinite_are_told(tmp_path: Path) -> None:
     fitted(tmp_path, epochs=1)
-    with np.load(tmp_path / "1.npz") as found:
-        arrays = dict(found)
+    with np.load(tmp_path / "1.npz") as checkpoint:
+        arrays = dict(checkpoint)
     arrays["weights"][5] = np.inf
     np.savez(tmp_path / "1.npz", **arrays)
     with pytest.raises(Fatal, match="infinite within 2 epochs") as caught:
@@ -164,10 +164,10 @@ def test_rows_that_nobody_would_wish_for_give_a_model(tmp_path: Path, name: str)
     HOSTILE[name](tensors)
     rows = of(tensors, ROWS.outcomes)
     model = fitted(tmp_path, rows, epochs=2)
-    for asked in (rows, ROWS):  # what it was trained on, and what it has never seen
-        scores = model.scores(asked.tensors)
+    for scored_rows in (rows, ROWS):  # what it was trained on, and what it has never seen
+        scores = model.scores(scored_rows.tensors)
         assert np.isfinite(scores).all()
-        assert np.abs(by_onnx(model, asked) - scores).max() <= PARITY
+        assert np.abs(by_onnx(model, scored_rows) - scores).max() <= PARITY
 
 
 def test_a_name_never_seen_is_like_a_rare_one(tmp_path: Path) -> None:
@@ -175,13 +175,13 @@ def test_a_name_never_seen_is_like_a_rare_one(tmp_path: Path) -> None:
     tensors = {tensor: values.copy() for tensor, values in ROWS.tensors.items()}
     tensors["dest"][:4] = "rare"
     model = fitted(tmp_path, of(tensors, ROWS.outcomes))
-    asked = {tensor: values[4:44].copy() for tensor, values in tensors.items()}
+    inputs = {tensor: values[4:44].copy() for tensor, values in tensors.items()}
     scores = []
     for name in ("rare", "never seen", "\N{AIRPLANE}", ""):
-        asked["dest"][:] = name
-        scores.append(model.scores(asked))
-        assert np.abs(by_onnx(model, of(asked, ROWS.outcomes[4:44])) - scores[-1]).max() <= PARITY
-    assert all((found == scores[0]).all() for found in scores)
+        inputs["dest"][:] = name
+        scores.append(model.scores(inputs))
+        assert np.abs(by_onnx(model, of(inputs, ROWS.outcomes[4:44])) - scores[-1]).max() <= PARITY
+    assert all((result == scores[0]).all() for result in scores)
     assert (model.scores({tensor: values[4:44] for tensor, values in tensors.items()}) != scores[0]).any()
 
 

@@ -36,21 +36,21 @@ def started(folder: Path, workers: int = 2) -> "subprocess.Popen[str]":
 
 def ended(process: "subprocess.Popen[str]") -> str:
     """What a training that succeeds has printed: the digest."""
-    out, said = process.communicate()
-    assert process.returncode == 0, said
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
     return out.strip()
 
 
 def below(process: "subprocess.Popen[str]") -> dict[str, psutil.Process]:
     """The agent and the workers of a training in its midst: `agent`, `0` and `1`."""
-    found = {}
+    children = {}
     for child in psutil.Process(process.pid).children(recursive=True):
         line = child.cmdline()
         if AGENT in line:
-            found["agent"] = child
+            children["agent"] = child
         elif WORKER in line:
-            found[child.environ()["RANK"]] = child
-    return found
+            children[child.environ()["RANK"]] = child
+    return children
 
 
 def amid(folder: Path) -> bool:
@@ -72,18 +72,18 @@ def test_a_killed_worker_is_started_anew_at_the_last_checkpoint(tmp_path: Path, 
     assert ended(training) == expected
 
 
-@pytest.mark.parametrize("who", ["agent", "all"])
-def test_what_a_kill_leaves_is_gone_on_from_and_no_worker_outlives_it(tmp_path: Path, expected: str, who: str) -> None:
+@pytest.mark.parametrize("victim", ["agent", "all"])
+def test_what_a_kill_leaves_is_gone_on_from_and_no_worker_outlives_it(tmp_path: Path, expected: str, victim: str) -> None:
     training = started(tmp_path)
     until(lambda: amid(tmp_path), "the third epoch", every=OFTEN)
     before = below(training)
     assert set(before) == {"agent", "0", "1"}
-    (before["agent"] if who == "agent" else psutil.Process(training.pid)).kill()
-    _, said = training.communicate()
-    if who == "agent":
+    (before["agent"] if victim == "agent" else psutil.Process(training.pid)).kill()
+    _, errors = training.communicate()
+    if victim == "agent":
         assert training.returncode == UNREACHABLE
-        assert "was ended by SIGKILL" in said
-        assert "run again" in said
+        assert "was ended by SIGKILL" in errors
+        assert "run again" in errors
     until(lambda: not any(alive(process.pid) for process in before.values()), "the end of what was started")
     assert not (tmp_path / f"{EPOCHS}.npz").exists(), "the training was over before the kill"
     assert ended(started(tmp_path)) == expected
@@ -127,22 +127,22 @@ def test_addresses_of_killed_processes_are_not_waited_for(tmp_path: Path) -> Non
         return subprocess.Popen([sys.executable, "-m", WORKER, str(tmp_path), str(2 + restarts)], env=environment)
 
     first = [worker(rank, 0) for rank in (0, 1)]
-    assert [one.wait() for one in first] == [0, 0]
-    known = store.num_keys()
+    assert [process.wait() for process in first] == [0, 0]
+    key_count = store.num_keys()
     second = [worker(0, 1)]
-    until(lambda: store.num_keys() > known, "rank 0", every=OFTEN)
+    until(lambda: store.num_keys() > key_count, "rank 0", every=OFTEN)
     second.append(worker(1, 1))
     try:
-        assert [one.wait(STEP_SECONDS) for one in second] == [0, 0]
+        assert [process.wait(STEP_SECONDS) for process in second] == [0, 0]
     finally:
-        for one in second:
-            one.kill()
+        for process in second:
+            process.kill()
     assert (tmp_path / "3.npz").exists()
 
 
 def test_three_processes_from_outside_are_refused(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "RANK": "0", "WORLD_SIZE": "3"}
     command = [sys.executable, "-m", WORKER, str(tmp_path), "1"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == USAGE
-    assert "3 processes cannot share a batch" in done.stderr
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert completed.returncode == USAGE
+    assert "3 processes cannot share a batch" in completed.stderr

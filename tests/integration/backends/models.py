@@ -39,9 +39,9 @@ def tensors(rows: int, first: int = 0) -> Tensors:
     }
 
 
-def expected(given: Tensors, factor: float) -> Tensors:
-    y = (np.float32(factor) * given["x"].sum(axis=1, keepdims=True) + given["n"]).astype(np.float32)
-    return {"y": y, "t": given["s"], "pair": given["x"]}
+def expected(tensors: Tensors, factor: float) -> Tensors:
+    y = (np.float32(factor) * tensors["x"].sum(axis=1, keepdims=True) + tensors["n"]).astype(np.float32)
+    return {"y": y, "t": tensors["s"], "pair": tensors["x"]}
 
 
 def folder(target: Path, factor: float, **signature: Any) -> Path:

@@ -52,10 +52,10 @@ def test_a_blob_arrives_where_requests_are_limited(
 
 def test_the_progress_of_chunks_ends_at_the_size(server: Hostile, start: Start) -> None:
     start(chunk_limit=4 * MIB)
-    done: list[int] = []
-    options = StoreOptions(plain_http=True, progress=lambda _, sent: done.append(sent))
+    progress: list[int] = []
+    options = StoreOptions(plain_http=True, progress=lambda _, size: progress.append(size))
     push(RemoteStore(reference.parse(f"{server.address}/team/x"), options), LARGE)
-    assert done[-1] == len(LARGE)
+    assert progress[-1] == len(LARGE)
 
 
 def test_a_limit_that_nothing_passes_is_named_in_the_registry_s_words(start: Start) -> None:
@@ -362,16 +362,16 @@ def test_a_range_of_the_last_chunk_alone_is_no_place_to_resume(start: Start, ser
 
 
 @pytest.mark.parametrize(
-    ("named", "asked"),
+    ("named", "expected"),
     [
         ("http://registry.example.com/v2/x?_state=a", "https://registry.example.com/v2/x?_state=a"),
         ("https://registry.example.com:443/v2/x", "https://registry.example.com/v2/x"),
         ("https://storage.example.com/x", "https://storage.example.com/x"),
     ],
 )
-def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, asked: str) -> None:
+def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, expected: str) -> None:
     client = OciClient("registry.example.com", StoreOptions(), Timing())
-    assert str(client.allowed(httpx.URL(named))) == asked
+    assert str(client.allowed(httpx.URL(named))) == expected
     for other in ("http://registry.example.com:81/x", "http://storage.example.com/x", "http://u:p@registry.example.com/x"):
         with pytest.raises(Refused, match="answers with the URL"):
             client.allowed(httpx.URL(other))
@@ -380,11 +380,11 @@ def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, a
 def test_a_move_whose_answer_was_lost_counts_where_the_tag_must_not_be_written_again(start: Start, server: Hostile) -> None:
     store, registry = start(immutable=True)
     target = put_manifest(store, "one")
-    lost = iter([True])
+    failures = iter([True])
 
     def losing(seen: Seen) -> Reply:
         reply = registry(seen)
-        return Reply(502) if seen.method == "PUT" and seen.path.endswith("/prod") and next(lost, False) else reply
+        return Reply(502) if seen.method == "PUT" and seen.path.endswith("/prod") and next(failures, False) else reply
 
     server.script = losing
     store.move_tags({"prod": target}, expect={"prod": None})

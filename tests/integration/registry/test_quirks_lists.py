@@ -22,8 +22,8 @@ def test_what_is_no_tag_is_left_out_of_the_list(start: Start, server: Hostile) -
     assert store.tags() == ["prod"]
 
 
-@pytest.mark.parametrize("most", [100, 3, 0])
-def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile, most: int) -> None:
+@pytest.mark.parametrize("page_limit", [100, 3, 0])
+def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile, page_limit: int) -> None:
     """`n` above its limit is an error of distribution 3.1 (distribution 4856)."""
     store, registry = start(tags_page=3)
     target = put_manifest(store, "one")
@@ -31,7 +31,7 @@ def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile
     store.move_tags(dict.fromkeys(names, target), expect={})
 
     def too_many(seen: Seen) -> bool:
-        return int(httpx.URL(seen.path).params.get("n", "0")) > most
+        return int(httpx.URL(seen.path).params.get("n", "0")) > page_limit
 
     invalid = Reply(400, b'{"errors": [{"code": "PAGINATION_NUMBER_INVALID", "message": "invalid number of results"}]}')
     server.script = answering(registry, too_many, lambda _: invalid)

@@ -147,8 +147,8 @@ def test_a_registry_without_the_header_of_digests_takes_versions_moves_and_signa
 
     def stripped(seen: Seen) -> Reply:
         reply = registry(seen)
-        kept = {name: value for name, value in reply.headers.items() if name != "Docker-Content-Digest"}
-        return Reply(reply.status, reply.body, kept)
+        headers = {name: value for name, value in reply.headers.items() if name != "Docker-Content-Digest"}
+        return Reply(reply.status, reply.body, headers)
 
     server.script = stripped
     push_versions(store, make_package, "1.0.0", "2.0.0")
@@ -180,8 +180,8 @@ def test_a_tag_that_is_redirected_to_nothing_is_not_absent(
     store, registry = start()
     push_versions(store, make_package, "1.0.0")
     promote(store, "1.0.0")
-    away = Reply(302, headers={"Location": f"http://{elsewhere.address}/-/v2/packages"})
-    server.script = answering(registry, lambda seen: seen.path.endswith("/manifests/prod"), lambda _: away)
+    redirect = Reply(302, headers={"Location": f"http://{elsewhere.address}/-/v2/packages"})
+    server.script = answering(registry, lambda seen: seen.path.endswith("/manifests/prod"), lambda _: redirect)
     for ask in (store.resolve, store.validator):
         with pytest.raises(Unreachable, match=r"404 to GET of the manifest of 'prod', which localhost:\d+ redirected there"):
             ask("prod")

@@ -25,8 +25,8 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
     checkpoints = open_checkpoint_log(settings)
     checkpoints.refresh_visible(rig.name)
     assert checkpoints.registrations[rig.name].lanes == 2
-    told = registration(settings, "me", "a test")
-    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.encode_key(rig.name))
+    registered = registration(settings, "me", "a test")
+    other.produce(settings.checkpoint_topic, checkpoint.encode(registered), checkpoint.encode_key(rig.name))
     other.flush(30)
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(checkpoints.refresh_visible, rig.name)
@@ -36,14 +36,16 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
 
     rig.configure(lanes=1)
     settings = load(rig.path).settings
-    found: list[Registration] = []
+    registrations: list[Registration] = []
 
     def opening(_: Record) -> None:
         checkpoints = open_checkpoint_log(settings)
         checkpoints.refresh_visible(rig.name)
-        found.append(checkpoints.registrations[rig.name])
+        registrations.append(checkpoints.registrations[rig.name])
 
     with closing(control_of(settings)) as control:
         fence(settings, control, open_checkpoint_log(settings), registration(settings, "you", "a test"), [opening])
-    assert [(one.instance, one.lanes) for one in found] == [("you", 2)], "until all are fenced, as many lanes as there may be"
+    assert [(process.instance, process.lanes) for process in registrations] == [("you", 2)], (
+        "until all are fenced, as many lanes as there may be"
+    )
     assert rig.start().ready().stop() == 0

@@ -112,10 +112,10 @@ class Rig:
 
     def run(self, *arguments: str, code: int | None = 0, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         """A command in the rig's folder, which must end with `code`; None: with any."""
-        done = warm.run([command(arguments[0]), *arguments[1:]], self.folder, stdin)
-        out, err = done.stdout.decode(), done.stderr.decode()
-        assert code in (None, done.returncode), f"{arguments} ended with {done.returncode}, not {code}:\n{out}\n{err}"
-        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+        completed = warm.run([command(arguments[0]), *arguments[1:]], self.folder, stdin)
+        out, err = completed.stdout.decode(), completed.stderr.decode()
+        assert code in (None, completed.returncode), f"{arguments} ended with {completed.returncode}, not {code}:\n{out}\n{err}"
+        return subprocess.CompletedProcess(completed.args, completed.returncode, out, err)
 
     def push(self, package: Path, version: str, *flags: str) -> None:
         self.run("model-registry", "push", str(package), f"oci:./registry/model:{version}", *flags)
@@ -154,9 +154,9 @@ class Rig:
             flags = (*flags, "--raw")
         lines = b"".join((e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n" for e in values)
         keys = ("--key", key) if key else ()
-        done = self.run("scorer", "emit", "scorer.yaml", "--json", *keys, *flags, stdin=lines)
-        written: int = json.loads(done.stdout)["written"]
-        return written
+        completed = self.run("scorer", "emit", "scorer.yaml", "--json", *keys, *flags, stdin=lines)
+        count: int = json.loads(completed.stdout)["written"]
+        return count
 
     def produce(self, value: bytes | None, *, key: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
@@ -189,8 +189,8 @@ class Rig:
 
     def leaders(self, topic: str) -> int:
         """How many partitions of a topic have one, as the broker tells it to those who ask."""
-        known = self.admin.list_topics(timeout=10).topics
-        return sum(p.leader >= 0 for p in known[topic].partitions.values()) if topic in known else 0
+        topics = self.admin.list_topics(timeout=10).topics
+        return sum(p.leader >= 0 for p in topics[topic].partitions.values()) if topic in topics else 0
 
     def make_again(self, topic: str, partitions: int) -> None:
         self.delete(topic)
@@ -226,8 +226,8 @@ class Rig:
 
     def delete_records(self, topic: str) -> None:
         """What retention does: everything in the topic is gone."""
-        known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
-        partitions = [TopicPartition(topic, p, OFFSET_END) for p in known]
+        metadata = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = [TopicPartition(topic, p, OFFSET_END) for p in metadata]
         settle(self.admin.delete_records(partitions))
 
     def marks(self) -> dict[int, dict[str, Any]]:
@@ -258,9 +258,9 @@ class Rig:
 
     def assert_clean(self, **counts: int) -> None:
         """Neither auditor finds anything wrong, the product's counts so, and the other one as many events."""
-        found = self.audit()
-        assert not any(count for name, count in found.items() if name != "inputs"), found
-        assert found["inputs"] == counts.get("events", found["inputs"])
+        report = self.audit()
+        assert not any(count for name, count in report.items() if name != "inputs"), report
+        assert report["inputs"] == counts.get("events", report["inputs"])
         self.assert_audited(**counts)
 
     def assert_audited(self, **counts: int) -> None:

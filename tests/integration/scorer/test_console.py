@@ -100,11 +100,11 @@ def test_a_console_whose_sources_are_away_says_so_and_is_read_only(make_rig: Mak
     flags = ("--set", "kafka.bootstrap_servers=127.0.0.1:1", "--allow-host", "console.example.com", "--user-header", "X-User")
     with console(rig, *flags) as address:
         until(lambda: fetched(address, "localhost").text.count("is unavailable</strong>") == 2, "both errors")
-        said = fetched(address, "console.example.com").text
-        assert "no Kafka broker answers at 127.0.0.1:1" in said
-        assert "read-only" in said
+        page = fetched(address, "console.example.com").text
+        assert "no Kafka broker answers at 127.0.0.1:1" in page
+        assert "read-only" in page
         assert fetched(address, "elsewhere.example.com").status_code == 400
-        taken = address.removeprefix("http://")
-        assert "cannot listen" in rig.run("scorer", "console", "scorer.yaml", "--listen", taken, code=2).stderr
+        listen_address = address.removeprefix("http://")
+        assert "cannot listen" in rig.run("scorer", "console", "scorer.yaml", "--listen", listen_address, code=2).stderr
     unread = rig.run("scorer", "console", "scorer.yaml", "--set", "model.policy=gone.yaml", "--listen", "127.0.0.1:0", code=2)
     assert "gone.yaml" in unread.stderr

@@ -17,10 +17,10 @@ from tests.support.rollouts import Told
 expect.set_options(timeout=STEP_SECONDS * 1_000)
 
 
-def tell(rig: Rig, *told: Told, junk: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+def tell(rig: Rig, *records: Told, junk: tuple[tuple[bytes, bytes], ...] = ()) -> None:
     """Write these records into the topic of rollouts, the junk first."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
-    for key, value in (*junk, *map(rollouts.record, told)):
+    for key, value in (*junk, *map(rollouts.record, records)):
         producer.produce(f"{rig.name}.rollouts", value, key)
     assert producer.flush(STEP_SECONDS) == 0
 
@@ -75,9 +75,9 @@ def controller_is_asked(rig: Rig, page: Page) -> None:
 
 def end_is_shown(rig: Rig, page: Page) -> None:
     now = time.time()
-    bad = rollouts.judgement(0.02, 0.01, 0.03)
+    judgement = rollouts.judgement(0.02, 0.01, 0.03)
     back = rollouts.entry(
-        now, 5, EntryKind.INTENDED, 1, move=PlannedMove(3, restores=1), verdict="roll back", why=["errors"], judgement=bad
+        now, 5, EntryKind.INTENDED, 1, move=PlannedMove(3, restores=1), verdict="roll back", why=["errors"], judgement=judgement
     )
     ended = rollouts.entry(now, 7, EntryKind.ENDED, 1, outcome=Outcome.ROLLED_BACK)
     tell(rig, back, rollouts.entry(now, 6, EntryKind.MOVED, 1, revision=4), ended)

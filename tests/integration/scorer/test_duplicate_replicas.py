@@ -25,8 +25,8 @@ def flowing(rig: Rig) -> Iterator[list[int]]:
 
     def flow() -> None:
         while not over.is_set():
-            more = events(CALL_EVENTS, start=CALL_EVENTS * len(written), keys=300)
-            written.append(rig.emit(more, "--rate", str(CALL_EVENTS)))
+            batch = events(CALL_EVENTS, start=CALL_EVENTS * len(written), keys=300)
+            written.append(rig.emit(batch, "--rate", str(CALL_EVENTS)))
 
     thread = threading.Thread(target=flow)
     thread.start()

@@ -38,8 +38,8 @@ def test_a_seeded_round_is_clean(ground: Ground) -> None:
     assert result.events > 0
 
 
-def more_than(rig: Rig, answered: int) -> bool:
-    return rig.answered() > answered
+def more_than(rig: Rig, count: int) -> bool:
+    return rig.answered() > count
 
 
 def test_calls_go_on_after_all_connections_were_lost(ground: Ground, tmp_path: Path, unique: str) -> None:

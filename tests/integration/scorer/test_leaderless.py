@@ -21,8 +21,8 @@ ROOM = {"max.message.bytes": "2000000"}  # for dead letters: more than an event'
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with contextlib.closing(Cluster(3, heap_mb=256)) as made:
-        yield made.start()
+    with contextlib.closing(Cluster(3, heap_mb=256)) as started:
+        yield started.start()
 
 
 @pytest.fixture

@@ -112,18 +112,22 @@ def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_
     make_rig: MakeRig,
 ) -> None:
     """score = log(a); b > 0 is a loop of so many rounds, b < 0 asks for so much memory."""
-    bad = {12: ({"b": 1e15}, "inference-failed"), 13: ({"b": -1e15}, "inference-failed"), 25: ({"a": -1.0}, "score-not-finite")}
+    lethal = {
+        12: ({"b": 1e15}, "inference-failed"),
+        13: ({"b": -1e15}, "inference-failed"),
+        25: ({"a": -1.0}, "score-not-finite"),
+    }
     rig = make_rig(model={"deadline_ms": 100})
     signature = {**models.LINEAR, "decision": None}
     rig.push(models.package(rig.folder / "one", models.moody, signature), "1.0.0")
     rig.promote("1.0.0")
     rig.create(1)
-    rig.emit({**event, "a": event["a"] + 1, **bad.get(number, ({}, ""))[0]} for number, event in enumerate(events(40)))
+    rig.emit({**event, "a": event["a"] + 1, **lethal.get(number, ({}, ""))[0]} for number, event in enumerate(events(40)))
     scorer = rig.start().ready()
     until(lambda: rig.answered() == 40, "all answers")
     letters = {json.loads(letter["value"])["id"]: letter["reason"] for letter in rig.dead()}
-    assert letters == {f"e{number}": reason for number, (_, reason) in bad.items()}
-    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(40) if n not in bad)
+    assert letters == {f"e{number}": reason for number, (_, reason) in lethal.items()}
+    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(40) if n not in lethal)
     rig.assert_clean(events=40)
     assert scorer.stop() == 0
 

@@ -26,9 +26,9 @@ GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with contextlib.closing(Cluster(1, properties=FORGETFUL, apart=False)) as made:
-        settle(admin(made.start().bootstrap_servers).create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]))
-        yield made
+    with contextlib.closing(Cluster(1, properties=FORGETFUL, apart=False)) as started:
+        settle(admin(started.start().bootstrap_servers).create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]))
+        yield started
 
 
 def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:
@@ -37,7 +37,7 @@ def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:
 
 
 def producer(cluster: Cluster, timeout_ms: int) -> Producer:
-    made = Producer(
+    transactional = Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "transactional.id": "scorers/scorer/r1/0",
@@ -45,8 +45,8 @@ def producer(cluster: Cluster, timeout_ms: int) -> Producer:
             "error_cb": lambda _: None,
         }
     )
-    made.init_transactions(60)
-    return made
+    transactional.init_transactions(60)
+    return transactional
 
 
 def member(cluster: Cluster) -> Consumer:
@@ -136,6 +136,6 @@ def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(
     second.produce(WRITTEN, b"another", partition=1)
     second.send_offsets_to_transaction([TopicPartition(READ, 0, 7)], consumer.consumer_group_metadata(), 10)
     second.commit_transaction(10)
-    found = consumer.committed([TopicPartition(READ, 1)], timeout=20)
-    assert found[0].offset == 2
+    committed = consumer.committed([TopicPartition(READ, 1)], timeout=20)
+    assert committed[0].offset == 2
     consumer.close()

@@ -19,8 +19,8 @@ def policy(rig: Rig, **changes: object) -> None:
 
 
 def sign(rig: Rig, version: str, key: str = "release") -> str:
-    done = rig.run("model-registry", "sign", f"{REPO}:{version}", "--key", f"{key}.key", "--json")
-    digest: str = json.loads(done.stdout)["digest"]
+    completed = rig.run("model-registry", "sign", f"{REPO}:{version}", "--key", f"{key}.key", "--json")
+    digest: str = json.loads(completed.stdout)["digest"]
     return digest
 
 
@@ -68,8 +68,8 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
 
 def attest(rig: Rig, version: str, digest: str, verdict: str = "passed") -> None:
     (rig.folder / "comparison.json").write_text(json.dumps(comparison(digest, verdict)))
-    said = ("--type", "comparison", "--predicate", "comparison.json", "--key", "release.key")
-    rig.run("model-registry", "attest", f"{REPO}:{version}", *said)
+    options = ("--type", "comparison", "--predicate", "comparison.json", "--key", "release.key")
+    rig.run("model-registry", "attest", f"{REPO}:{version}", *options)
 
 
 def test_a_scorer_loads_only_what_passed_a_comparison_where_its_policy_asks_for_that(make_rig: MakeRig) -> None:

@@ -80,14 +80,14 @@ def test_the_demo_runs_on_a_registry_and_a_broker_that_are_there_without_a_kill(
     registry: DockerRegistry, broker: Broker
 ) -> None:
     servers = ("--bootstrap-servers", broker.bootstrap_servers, "--registry", registry.address, "--plain-http")
-    done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", *servers, "--json")
-    summary = json.loads(done.stdout)
+    completed = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", *servers, "--json")
+    summary = json.loads(completed.stdout)
     assert summary["clean"]
     assert summary["kill_pause_ms"] is None
-    assert "kill -9" not in done.stderr
-    assert re.search(r"Open http://127\.0\.0\.1:\d+/ in a browser", done.stderr)
-    assert "$ model-registry --plain-http push" in done.stderr
-    assert f"{registry.address}/flight-delay:2.0.0" in done.stderr
+    assert "kill -9" not in completed.stderr
+    assert re.search(r"Open http://127\.0\.0\.1:\d+/ in a browser", completed.stderr)
+    assert "$ model-registry --plain-http push" in completed.stderr
+    assert f"{registry.address}/flight-delay:2.0.0" in completed.stderr
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert not [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith("demo-")]
 

@@ -23,8 +23,8 @@ def rig(make_rig: MakeRig) -> Rig:
 
 def told(rig: Rig, *arguments: str, code: int = 0) -> Any:
     """A verb that moves the channel and tells the scorers; what it printed as JSON."""
-    verb, *rest = arguments
-    return json.loads(rig.run("scorer", verb, "scorer.yaml", *rest, "--json", code=code).stdout)
+    verb, *options = arguments
+    return json.loads(rig.run("scorer", verb, "scorer.yaml", *options, "--json", code=code).stdout)
 
 
 def owned(rig: Rig) -> list[int]:
@@ -81,9 +81,14 @@ def test_nothing_moves_without_a_broker_and_the_wait_ends_where_scorers_are_miss
     assert "golden example 1" in rollout["scorers"][0]["reason"]
     status = json.loads(rig.run("model-registry", "status", REPO, "--json").stdout)
     assert (status["channels"][0]["version"], status["channels"][0]["revision"]) == ("9.0.0", 3)
-    (told_by,) = rig.fleet()
-    champion = told_by["versions"]["champion"]
-    assert (told_by["state"], champion["version"], champion["revision"], told_by["tag"]) == ("running", "1.0.0", 2, "prod")
+    (scorer_state,) = rig.fleet()
+    champion = scorer_state["versions"]["champion"]
+    assert (scorer_state["state"], champion["version"], champion["revision"], scorer_state["tag"]) == (
+        "running",
+        "1.0.0",
+        2,
+        "prod",
+    )
     assert told(rig, "promote", "--to", "2.0.0", "--wait")["rollout"]["outcome"] == "flipped"
     scorer.send(signal.SIGSTOP)
     rollout = told(rig, "promote", "--to", "1.0.0", "--wait", "--wait-seconds", "5", code=1)["rollout"]

@@ -80,8 +80,8 @@ def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
     for partition in range(before):
         write(rig, 10, partition, start=100 * partition)
         write(rig, 10, partition, start=1_000 + 100 * partition, topic=other)
-    answered = 20 * before
-    until(lambda: rig.answered() == answered, "the scores")
+    expected_count = 20 * before
+    until(lambda: rig.answered() == expected_count, "the scores")
     rig.delete(rig.events_topic)
     if absent:  # until the group has noticed
         until(lambda: sum(s.metric("scorer_assigned_partitions") for s in (scorer, second)) == before, "the others alone")
@@ -91,17 +91,17 @@ def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
     lines, threads = len((scorer.said + second.said).splitlines()), threads_of(scorer) + threads_of(second)
     for partition in range(before):
         write(rig, 10, partition, start=2_000 + 100 * partition, topic=other)
-    until(lambda: rig.answered() >= answered + 10 * before, "the scores of the other topic")
+    until(lambda: rig.answered() >= expected_count + 10 * before, "the scores of the other topic")
     if absent:
         rig.make_topic(rig.events_topic, after)
     for partition in range(after):
         write(rig, 10, partition, start=3_000 + 100 * partition)
-    answered += 10 * before + 10 * after
-    until(lambda: rig.answered() >= answered, "the scores of the new topic")
+    expected_count += 10 * before + 10 * after
+    until(lambda: rig.answered() >= expected_count, "the scores of the new topic")
     assert scorer.deaths == second.deaths == 0
     assert len((scorer.said + second.said).splitlines()) < lines + 50
     assert threads_of(scorer) + threads_of(second) < threads + 20  # a client of Kafka has three or four
-    assert len(set(ids(rig))) == len(ids(rig)) == answered
+    assert len(set(ids(rig))) == len(ids(rig)) == expected_count
 
 
 def threads_of(scorer: ScorerProcess) -> int:
@@ -114,12 +114,12 @@ def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -
     write(rig, 10, 0)
     until(lambda: rig.answered() == 10, "the scores")
     scorer.stop()
-    told = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name)])[rig.name].result()
-    assert [p.leader_epoch for p in told.topic_partitions or [] if p.partition == 0] == [0]
+    offsets = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name)])[rig.name].result()
+    assert [p.leader_epoch for p in offsets.topic_partitions or [] if p.partition == 0] == [0]
     assert len({mark["topic_id"] for mark in rig.marks().values()} - {""}) == 1
     rig.admin.delete_consumer_groups([rig.name])[rig.name].result()
-    assert (refused := rig.start()).wait() == 3
-    assert f"{rig.events_topic}[0] was scored" in refused.said
+    assert (restarted := rig.start()).wait() == 3
+    assert f"{rig.events_topic}[0] was scored" in restarted.said
     rig.run("scorer", "offsets", "scorer.yaml", "--topic", rig.events_topic, "--partition", "0", "--to", "10")
     write(rig, 5, 0, start=10)
     write(rig, 5, 1, start=20)  # nothing of it was scored before: it begins as a new one does
@@ -141,8 +141,8 @@ def test_topics_of_answers_recreated_with_fewer_partitions_are_written_to(make_r
     for partition in range(4):
         write(rig, 5, partition, start=1_000 + 100 * partition)
     rig.produce(b"no JSON", key=b"k")
-    wanted = {f"e{1_000 + 100 * partition + n}" for partition in range(4) for n in range(5)}
-    until(lambda: wanted <= set(ids(rig)), "the scores in the new topic")
+    expected_ids = {f"e{1_000 + 100 * partition + n}" for partition in range(4) for n in range(5)}
+    until(lambda: expected_ids <= set(ids(rig)), "the scores in the new topic")
     until(lambda: [letter["reason"] for letter in rig.dead()] != [], "the dead letter in the new topic")
     assert scorer.deaths == 0
     assert scorer.get("/readyz")[0] == 200

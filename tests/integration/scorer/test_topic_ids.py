@@ -19,11 +19,11 @@ Look = Callable[[], Mapping[str, object]]
 
 def kept_ids() -> int:
     gc.collect()
-    return sum(isinstance(kept, Uuid) for kept in gc.get_objects())
+    return sum(isinstance(candidate, Uuid) for candidate in gc.get_objects())
 
 
-@pytest.mark.parametrize("who", ["topics", "reader"])
-def test_looks_at_topics_keep_no_ids(broker: Broker, make_topics: MakeTopics, who: str) -> None:
+@pytest.mark.parametrize("reader_name", ["topics", "reader"])
+def test_looks_at_topics_keep_no_ids(broker: Broker, make_topics: MakeTopics, reader_name: str) -> None:
     names = make_topics("a", "b", partitions=1)
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
     looks: dict[str, Look] = {
@@ -32,7 +32,7 @@ def test_looks_at_topics_keep_no_ids(broker: Broker, make_topics: MakeTopics, wh
     }
     before = kept_ids()
     for _ in range(5):
-        assert sorted(looks[who]()) == names
+        assert sorted(looks[reader_name]()) == names
     assert kept_ids() == before
 
 

@@ -27,9 +27,9 @@ def ground(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Gr
 def told(ground: Ground, verb: str, *options: str, code: int = 0) -> Any:
     """The document that a verb prints."""
     process = ground.training(verb, *options)
-    said, _ = process.communicate(timeout=SECONDS)
+    output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == code, (ground.folder / "log").read_text()
-    return json.loads(said)
+    return json.loads(output)
 
 
 def configure(ground: Ground, **changed: Any) -> None:
@@ -60,8 +60,8 @@ def test_a_worse_version_is_refused_and_stays_attested_and_unsigned(ground: Grou
     worse = told(ground, "run", code=1)
     assert (worse["outcome"], worse["comparison"]["verdict"]) == ("refused", "refused")
     assert worse["because"].startswith("rule ")
-    said = ground.registry("inspect", f"{ground.source}:{worse['version']}", "--key", "training.pub", "--json")
-    assert len(json.loads(said)["attestations"]) == 3
+    output = ground.registry("inspect", f"{ground.source}:{worse['version']}", "--key", "training.pub", "--json")
+    assert len(json.loads(output)["attestations"]) == 3
     with pytest.raises(RuntimeError, match="is not signed"):
         ground.registry("verify", f"{ground.source}:{worse['version']}", "--key", "training.pub")
     assert json.loads(ground.registry("status", ground.source, "--json"))["channels"][0]["version"] == first["version"]
@@ -111,20 +111,20 @@ def test_a_version_that_passed_begins_a_rollout_where_a_plan_is_named(ground: Gr
     ground.scorer("check", "--create")
     run = told(ground, "run")
     assert (run["outcome"], run["promotion"]["revision"]) == ("rollout", None)
-    begun = json.loads(ground.scorer("rollout", "status", "--json"))
-    assert (begun["rollout"], begun["candidate"]["version"]) == (run["promotion"]["rollout"], run["version"])
+    rollout = json.loads(ground.scorer("rollout", "status", "--json"))
+    assert (rollout["rollout"], rollout["candidate"]["version"]) == (run["promotion"]["rollout"], run["version"])
     assert json.loads(ground.registry("status", ground.source, "--json"))["channels"][0]["version"] == "1.0.0"
 
 
 def test_a_broker_that_is_away_ends_a_run_with_code_4_and_the_next_one_goes_on(ground: Ground) -> None:
     told(ground, "run", "--until", "export")
     path = ground.folder / "scorer.yaml"
-    there = path.read_text()
-    path.write_text(there.replace(ground.servers, f"127.0.0.1:{free_port()}"))
+    original = path.read_text()
+    path.write_text(original.replace(ground.servers, f"127.0.0.1:{free_port()}"))
     process = ground.training("run")
     assert process.wait(SECONDS) == 4
     assert not list(ground.folder.glob("runs/*/steps/push.json"))  # the lease of the model is on the broker
-    path.write_text(there)
+    path.write_text(original)
     run = told(ground, "run")
     assert run["outcome"] == "promoted"
     assert faults(ground, run) == []

@@ -34,21 +34,21 @@ NEVER = -1
 """The position of a partition that nobody has committed."""
 
 
-def lag_of(ends: Mapping[int, int], committed: Mapping[int, int], said: Mapping[str, str]) -> int:
+def lag_of(ends: Mapping[int, int], committed: Mapping[int, int], metadata: Mapping[str, str]) -> int:
     """The lag by partition, added up as KEDA 2.17 does (pkg/scalers/kafka_scaler.go, getLagForPartition). Pure."""
     total = 0
     for partition, end in ends.items():
         if committed[partition] != NEVER:
             total += end - committed[partition]
-        elif said["scaleToZeroOnInvalidOffset"] == "false":
-            total += end if said["offsetResetPolicy"] == "earliest" else 1
+        elif metadata["scaleToZeroOnInvalidOffset"] == "false":
+            total += end if metadata["offsetResetPolicy"] == "earliest" else 1
     return total
 
 
-def runs_begun(lag: int, said: Mapping[str, str], running: int = 0, most: int = 1) -> int:
+def runs_begun(lag: int, metadata: Mapping[str, str], running: int = 0, max_replicas: int = 1) -> int:
     """How many runs KEDA begins (pkg/scaling/scaledjob/metrics.go; the strategy `default` of pkg/scaling/executor). Pure."""
-    active = lag > int(said["activationLagThreshold"])
-    return max(0, math.ceil(min(lag / int(said["lagThreshold"]), most)) - running) if active else 0
+    active = lag > int(metadata["activationLagThreshold"])
+    return max(0, math.ceil(min(lag / int(metadata["lagThreshold"]), max_replicas)) - running) if active else 0
 
 
 class Stage(NamedTuple):
@@ -96,9 +96,12 @@ class Stage(NamedTuple):
         properties = {"group.id": self.group, "isolation.level": "read_uncommitted"}
         servers = {"bootstrap.servers": self.settings.kafka.bootstrap_servers}
         with contextlib.closing(Consumer({**servers, **properties})) as consumer:  # it waits for leaders and coordinators
-            ends = {one.partition: consumer.get_watermark_offsets(one, timeout=ANSWER_SECONDS)[1] for one in partitions}
-            told = consumer.committed(partitions, timeout=ANSWER_SECONDS)
-        return lag_of(ends, {found.partition: max(found.offset, NEVER) for found in told}, SAID)
+            ends = {
+                partition.partition: consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS)[1]
+                for partition in partitions
+            }
+            committed = consumer.committed(partitions, timeout=ANSWER_SECONDS)
+        return lag_of(ends, {position.partition: max(position.offset, NEVER) for position in committed}, SAID)
 
     @property
     def begins(self) -> bool:
@@ -148,9 +151,9 @@ def test_offsets_that_expired_begin_one_run_which_finds_nothing_new_and_commits_
     stage.commit(last)
     stage.expire()
     assert (stage.lag(), stage.begins) == (ENOUGH, True)
-    found = stage.freeze()
-    assert found.spans("labels") == last.spans("labels")
-    stage.commit(found)
+    frozen = stage.freeze()
+    assert frozen.spans("labels") == last.spans("labels")
+    stage.commit(frozen)
     assert (stage.lag(), stage.begins) == (0, False)
 
 
@@ -168,9 +171,9 @@ def test_a_run_that_finds_nothing_new_commits_again(broker: Broker, admin: Admin
 
 def outcome(ground: Ground) -> str:
     run = ground.training("run")
-    told, _ = run.communicate(timeout=120)
+    output, _ = run.communicate(timeout=120)
     assert run.returncode == 0, (ground.folder / "log").read_text()
-    return str(json.loads(told)["outcome"])
+    return str(json.loads(output)["outcome"])
 
 
 def test_labels_that_retention_has_removed_count_for_a_group_without_offsets(stage: Stage) -> None:
