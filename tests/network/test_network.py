@@ -64,7 +64,7 @@ def test_onnx_answers_what_torch_does(tmp_path: Path, params: dict[str, Any]) ->
     assert np.abs(by_onnx(model, ROWS) - model.scores(ROWS.tensors)).max() <= PARITY
 
 
-def test_a_larger_budget_goes_on_and_a_smaller_one_is_kept(tmp_path: Path, model: Perceptron) -> None:
+def test_a_larger_budget_continues_and_a_smaller_one_is_kept(tmp_path: Path, model: Perceptron) -> None:
     small = digest(fitted(tmp_path, epochs=2))
     assert digest(fitted(tmp_path)) == digest(model)
     assert sorted(path.name for path in tmp_path.glob(f"*{CHECKPOINT}")) == ["2.npz", f"{EPOCHS}.npz"]
@@ -73,7 +73,7 @@ def test_a_larger_budget_goes_on_and_a_smaller_one_is_kept(tmp_path: Path, model
     assert (tmp_path / "2.npz").stat().st_mtime_ns == begin
 
 
-def test_a_budget_below_every_checkpoint_begins_anew(tmp_path: Path) -> None:
+def test_a_budget_below_every_checkpoint_restarts(tmp_path: Path) -> None:
     fitted(tmp_path)
     assert digest(fitted(tmp_path, epochs=2)) == digest(fitted(tmp_path / "other", epochs=2))
 
@@ -118,7 +118,7 @@ def test_other_parameters_are_refused(tmp_path: Path, params: dict[str, Any]) ->
     assert caught.value.exit_code == USAGE
 
 
-def test_weights_that_became_infinite_are_told(tmp_path: Path) -> None:
+def test_infinite_weights_are_reported(tmp_path: Path) -> None:
     fitted(tmp_path, epochs=1)
     with np.load(tmp_path / "1.npz") as checkpoint:
         arrays = dict(checkpoint)
@@ -129,7 +129,7 @@ def test_weights_that_became_infinite_are_told(tmp_path: Path) -> None:
     assert "learning_rate" in caught.value.hint
 
 
-def test_gpus_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_missing_gpus_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="but torch finds 0"):
         Network(gpus=2).fit(ROWS, SIGNATURE, {}, 1, tmp_path, seed=1)
 
@@ -159,7 +159,7 @@ HOSTILE: dict[str, Callable[[dict[str, NDArray[Any]]], None]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_rows_that_nobody_would_wish_for_give_a_model(tmp_path: Path, name: str) -> None:
+def test_degenerate_rows_give_a_model(tmp_path: Path, name: str) -> None:
     tensors = {tensor: values.copy() for tensor, values in ROWS.tensors.items()}
     HOSTILE[name](tensors)
     rows = of(tensors, ROWS.outcomes)
@@ -170,7 +170,7 @@ def test_rows_that_nobody_would_wish_for_give_a_model(tmp_path: Path, name: str)
         assert np.abs(by_onnx(model, scored_rows) - scores).max() <= PARITY
 
 
-def test_a_name_never_seen_is_like_a_rare_one(tmp_path: Path) -> None:
+def test_an_unknown_name_is_like_a_rare_one(tmp_path: Path) -> None:
     """Rare names and hidden ones have taught what an unknown one says."""
     tensors = {tensor: values.copy() for tensor, values in ROWS.tensors.items()}
     tensors["dest"][:4] = "rare"
@@ -209,7 +209,7 @@ def test_any_dtype_shape_and_a_single_probability(tmp_path: Path) -> None:
     assert ((model.scores(tensors) > 0.5) == (rows.outcomes == 1)).mean() > 0.9
 
 
-def test_push_takes_it(tmp_path: Path, model: Perceptron) -> None:
+def test_push_accepts_it(tmp_path: Path, model: Perceptron) -> None:
     """Checked as a folder that is to become a version: safe, signed for, and its golden examples hold."""
     (tmp_path / "model.onnx").write_bytes(model.onnx())
     (tmp_path / "signature.json").write_text(SIGNATURE.to_json())

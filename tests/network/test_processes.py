@@ -64,7 +64,7 @@ def test_the_number_of_processes_leaves_no_trace(tmp_path: Path, expected: str, 
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_a_killed_worker_is_started_anew_at_the_last_checkpoint(tmp_path: Path, expected: str, rank: str) -> None:
+def test_a_killed_worker_is_restarted_at_the_last_checkpoint(tmp_path: Path, expected: str, rank: str) -> None:
     training = started(tmp_path)
     until(lambda: amid(tmp_path), "the third epoch", every=OFTEN)
     below(training)[rank].kill()
@@ -73,7 +73,7 @@ def test_a_killed_worker_is_started_anew_at_the_last_checkpoint(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("victim", ["agent", "all"])
-def test_what_a_kill_leaves_is_gone_on_from_and_no_worker_outlives_it(tmp_path: Path, expected: str, victim: str) -> None:
+def test_training_continues_after_a_kill_and_no_worker_outlives_it(tmp_path: Path, expected: str, victim: str) -> None:
     training = started(tmp_path)
     until(lambda: amid(tmp_path), "the third epoch", every=OFTEN)
     before = below(training)
@@ -89,7 +89,7 @@ def test_what_a_kill_leaves_is_gone_on_from_and_no_worker_outlives_it(tmp_path: 
     assert ended(started(tmp_path)) == expected
 
 
-def test_two_in_one_folder_train_one_after_the_other(tmp_path: Path, expected: str) -> None:
+def test_two_trainings_in_one_folder_run_one_after_the_other(tmp_path: Path, expected: str) -> None:
     both = [started(tmp_path), started(tmp_path)]
     assert [ended(training) for training in both] == [expected, expected]
     with atomic_files.try_lock(tmp_path / LOCK) as free:

@@ -92,7 +92,7 @@ class UnderLoad:
         assert scorer.stop() == 0
 
     @pytest.mark.parametrize("fault", ["killed", "stopped", "slowed"])
-    def test_a_server_that_is_away_costs_nothing_but_time(self, rig: Rig, server: ModelServer, fault: str) -> None:
+    def test_an_unavailable_server_costs_only_time(self, rig: Rig, server: ModelServer, fault: str) -> None:
         break_it, mend_it = faults(server, fault)
         scorer = rig.start().ready()
         flow = load(rig, COUNT, RATE)
@@ -113,7 +113,9 @@ class UnderLoad:
         assert scorer.said.count("assigned: ") == 1
         assert scorer.stop() == 0
 
-    def test_a_fallback_answers_while_the_server_is_away_and_is_corrected_later(self, rig: Rig, server: ModelServer) -> None:
+    def test_a_fallback_answers_while_the_server_is_unavailable_and_is_corrected_later(
+        self, rig: Rig, server: ModelServer
+    ) -> None:
         fallback = {"score": [0.5], "decision": "review", "after_ms": 500}
         rig.configure(model={"fallback": fallback})
         message = rig.run("scorer", "check", "scorer.yaml", code=1).stderr

@@ -31,7 +31,7 @@ def digests(remote: RemoteStore, make_package: MakePackage) -> dict[str, str]:
     return push_versions(remote, make_package, *VERSIONS)
 
 
-def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: RemoteStore, digests: dict[str, str]) -> None:
+def test_a_channel_that_moves_and_returns_between_two_polls_is_reported(remote: RemoteStore, digests: dict[str, str]) -> None:
     """Its tag names the same manifest as before."""
     promote(remote, "1.0.0")
     looks = []
@@ -66,7 +66,7 @@ def test_a_signed_move_is_verified_and_stays_verified_when_versions_are_pruned(
     assert digests["1.0.0"] == back.to_digest
 
 
-def test_a_decision_is_kept_with_the_move_that_it_led_to(remote: RemoteStore, digests: dict[str, str]) -> None:
+def test_a_decision_is_stored_with_its_move(remote: RemoteStore, digests: dict[str, str]) -> None:
     promote(remote, "1.0.0")
     document = b'{"why":["every rule is within its margin"]}'
     move = promote(remote, "2.0.0", canary=5, pairs=20, evidence=document)
@@ -121,7 +121,7 @@ def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote:
 
 
 @pytest.mark.usefixtures("digests")
-def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
+def test_concurrent_moves_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
     moves: list[ChannelMove] = []
     errors: list[Conflict | Unreachable] = []
     together = threading.Barrier(2)

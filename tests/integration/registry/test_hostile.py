@@ -83,7 +83,7 @@ def ranged(seen: Seen, cut: int) -> Reply:
     return Reply(206 if begin else 200, CONTENT[begin:], headers, cut)
 
 
-def test_a_connection_that_breaks_again_and_again_is_gone_on_with(store: RemoteStore, server: Hostile) -> None:
+def test_a_transfer_continues_after_each_broken_connection(store: RemoteStore, server: Hostile) -> None:
     server.script = lambda seen: ranged(seen, 100_000)
     assert b"".join(store.blob(BLOB)) == CONTENT
     assert [seen.headers.get("range") for seen in server.seen[:2]] == [None, f"bytes=100000-{len(CONTENT) - 1}"]
@@ -254,7 +254,7 @@ def test_pages_without_end(store: RemoteStore, server: Hostile) -> None:
     assert len(server.seen) == MAX_PAGES
 
 
-def test_what_refers_to_a_manifest(store: RemoteStore, server: Hostile) -> None:
+def test_referrers_of_a_manifest(store: RemoteStore, server: Hostile) -> None:
     assert store.referrers(MANIFEST.digest) is None
     entry = {"mediaType": manifest.MANIFEST_TYPE, "digest": EMPTY.digest, "size": 2, "artifactType": "application/x"}
     server.always(Reply(body=json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()))

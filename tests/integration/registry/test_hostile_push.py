@@ -23,7 +23,7 @@ def test_a_push_is_not_redirected(store: RemoteStore, server: Hostile, elsewhere
     assert elsewhere.seen == []
 
 
-def test_a_tag_that_somebody_else_moves_at_the_same_time(store: RemoteStore, server: Hostile) -> None:
+def test_a_tag_that_another_writer_moves_at_the_same_time(store: RemoteStore, server: Hostile) -> None:
     headers, other_headers = ({"Docker-Content-Digest": digests.from_bytes(data)} for data in (DATA, OTHER))
     server.by_path(
         {
@@ -55,7 +55,7 @@ def taking(server: Hostile, *, forgets: bool) -> None:
     server.script = script
 
 
-def test_a_stream_goes_on_where_it_broke(store: RemoteStore, server: Hostile) -> None:
+def test_a_stream_continues_where_it_broke(store: RemoteStore, server: Hostile) -> None:
     taking(server, forgets=False)
     server.cuts = [5_000_000, 100_000]
     store.push_blob(described(STREAM), io.BytesIO(STREAM))
@@ -68,7 +68,7 @@ def test_a_stream_goes_on_where_it_broke(store: RemoteStore, server: Hostile) ->
     assert last_request.path == f"/v2/upload?turn=4&digest={described(STREAM).digest.replace(':', '%3A')}"
 
 
-def test_a_stream_begins_anew_where_the_registry_forgot_it(store: RemoteStore, server: Hostile) -> None:
+def test_a_stream_restarts_if_the_registry_forgot_it(store: RemoteStore, server: Hostile) -> None:
     taking(server, forgets=True)
     server.cuts = [5_000_000]
     store.push_blob(described(STREAM), io.BytesIO(STREAM))
@@ -100,9 +100,7 @@ def test_a_stream_of_other_content_is_called_off(store: RemoteStore, server: Hos
         (Reply(403, b'{"errors": [{"code": "DENIED"}]}'), Unreachable, "answered 403 to POST of an upload: DENIED"),
     ],
 )
-def test_an_upload_that_is_not_taken(
-    store: RemoteStore, server: Hostile, reply: Reply, error: type[RegistryError], message: str
-) -> None:
+def test_a_rejected_upload(store: RemoteStore, server: Hostile, reply: Reply, error: type[RegistryError], message: str) -> None:
     server.by_path({"POST /uploads/": reply})
     with pytest.raises(error, match=message):
         store.push_blob(BLOB, io.BytesIO(CONTENT))

@@ -104,7 +104,7 @@ def test_killed_in_the_middle_of_a_stream_and_started_again(mortal: DockerRegist
     assert killed
 
 
-def test_a_stream_that_cannot_be_read_twice_is_not_gone_on_with(mortal: DockerRegistry) -> None:
+def test_a_stream_that_cannot_be_read_twice_is_not_continued(mortal: DockerRegistry) -> None:
     data = random.randbytes(2 * WHOLE_BYTES)
 
     class Killing(OneWay):

@@ -144,16 +144,16 @@ def test_a_promotion_waits_until_the_registry_shows_it(
 ) -> None:
     _, registry = start(lag=lag, replicas=replicas)
 
-    def anew() -> RemoteStore:
+    def reopened() -> RemoteStore:
         """As another process opens the repository."""
         return opened(server, registry.clock)
 
-    push_versions(anew(), make_package, "1.0.0", "2.0.0")
-    moves = [promote(anew(), each) for each in ("1.0.0", "2.0.0", "1.0.0")]
+    push_versions(reopened(), make_package, "1.0.0", "2.0.0")
+    moves = [promote(reopened(), each) for each in ("1.0.0", "2.0.0", "1.0.0")]
     assert [move.revision for move in moves] == [1, 2, 3]
     registry.clock.sleep(lag)
-    assert channel.history(anew(), "prod") == moves
-    assert channel.resolve(anew(), "prod").revision == 3
+    assert channel.history(reopened(), "prod") == moves
+    assert channel.resolve(reopened(), "prod").revision == 3
     assert len([name for _, name, _ in registry.writes if name.startswith("_h.")]) == 3
 
 
@@ -206,7 +206,7 @@ def test_all_tags_are_listed_without_links(start: Start, page: int) -> None:
     assert store.tags() == names
 
 
-def test_what_is_forbidden_because_it_is_absent_is_absent(start: Start, make_package: MakePackage) -> None:
+def test_a_forbidden_absent_tag_is_absent(start: Start, make_package: MakePackage) -> None:
     store, registry = start()
     push_versions(store, make_package, "1.0.0")
     registry.quirks.forbids_absent = True
@@ -241,7 +241,7 @@ def test_credentials_are_sent_where_a_registry_hides_what_is_private(
     assert len([seen for seen in server.seen if seen.path == "/v2/"]) == 1
 
 
-def test_a_registry_without_credentials_is_asked_for_its_challenge_once(start: Start, server: Hostile) -> None:
+def test_a_challenge_is_requested_once_from_a_registry_without_credentials(start: Start, server: Hostile) -> None:
     store, _ = start()
     for _ in range(3):
         with pytest.raises(NotFound):
@@ -268,7 +268,9 @@ def test_every_third_request_that_is_throttled_harms_nothing(start: Start, make_
     assert [move.to_version for move in channel.history(store, "prod")] == ["0.0.0", "1.0.0", "2.0.0"]
 
 
-def test_another_writer_is_still_told_from_a_late_registry(start: Start, make_package: MakePackage, server: Hostile) -> None:
+def test_another_writer_is_still_distinguished_from_a_late_registry(
+    start: Start, make_package: MakePackage, server: Hostile
+) -> None:
     store, registry = start()
     pushed = push_versions(store, make_package, "1.0.0", "2.0.0", "3.0.0")
     promote(store, "1.0.0")
@@ -315,7 +317,7 @@ def test_tags_without_pages_are_asked_for_twice_at_most(start: Start, server: Ho
     assert len(server.seen) == 2
 
 
-def test_what_is_stored_elsewhere_is_asked_for_with_get(start: Start, server: Hostile, elsewhere: Hostile) -> None:
+def test_content_that_is_stored_elsewhere_is_requested_with_get(start: Start, server: Hostile, elsewhere: Hostile) -> None:
     """Addresses of a storage are signed for GET; a HEAD that is redirected there is answered 403 (moby 50065)."""
     store, registry = start()
     target = put_manifest(store, "one")

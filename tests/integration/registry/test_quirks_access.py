@@ -29,7 +29,7 @@ def test_a_proxy_whose_origin_is_late_is_asked_again(start: Start, server: Hosti
     assert registry.blobs[digest(SMALL)] == SMALL
 
 
-def test_a_limit_on_requests_that_is_said_with_403_is_waited_for(start: Start, server: Hostile) -> None:
+def test_a_limit_on_requests_that_is_reported_with_403_is_waited_for(start: Start, server: Hostile) -> None:
     """GitHub's secondary limits are 403 with a Retry-After (refchecker 67)."""
     store, registry = start()
     put_manifest(store, "one")

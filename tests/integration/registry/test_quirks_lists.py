@@ -12,7 +12,7 @@ from tests.integration.registry.hostile import Hostile, Reply, Seen
 from tests.integration.registry.quirks import answering
 
 
-def test_what_is_no_tag_is_left_out_of_the_list(start: Start, server: Hostile) -> None:
+def test_names_that_are_no_tags_are_omitted_from_the_list(start: Start, server: Hostile) -> None:
     """Artifactory lists digests (skopeo 2346), others names with a dash before them (containers/image 2771)."""
     store, registry = start()
     target = put_manifest(store, "one")
@@ -39,7 +39,7 @@ def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 416, 501])
-def test_a_registry_that_does_not_know_where_a_list_goes_on_has_listed_all(start: Start, server: Hostile, status: int) -> None:
+def test_a_list_ends_if_the_registry_does_not_know_its_continuation(start: Start, server: Hostile, status: int) -> None:
     store, registry = start()
     target = put_manifest(store, "one")
     store.move_tags({"a": target, "b": target}, expect={})

@@ -212,7 +212,7 @@ def test_a_range_that_stays_at_the_first_chunk_is_no_place_to_resume(start: Star
     assert registry.blobs[digest(LARGE)] == LARGE
 
 
-def test_an_upload_that_only_one_of_three_replicas_knows_is_begun_until_it_arrives(start: Start, server: Hostile) -> None:
+def test_an_upload_that_only_one_of_three_replicas_knows_is_restarted_until_it_arrives(start: Start, server: Hostile) -> None:
     """Replicas without a common store answer "blob upload unknown" (harbor 15234)."""
     store, registry = start()
     numbers = itertools.count()

@@ -66,7 +66,9 @@ class TestRemoteStore(StoreConformance):
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_tag_waits_until_what_its_list_names_is_whole_again(registry: DockerRegistry, repository: str, moved: bool) -> None:
+def test_a_tag_waits_until_the_manifests_of_its_list_are_complete_again(
+    registry: DockerRegistry, repository: str, moved: bool
+) -> None:
     """As while somebody else pushes the same manifest; who has moved the tag meanwhile is found."""
 
     def mend(_: float) -> None:
@@ -128,14 +130,14 @@ def test_deleted_manifests_take_their_tags_along(remote: RemoteStore) -> None:
     assert remote.tags() == ["2.0.0", "prod"]
 
 
-def test_a_repository_that_nobody_has_pushed_to(remote: RemoteStore) -> None:
+def test_a_repository_without_any_push(remote: RemoteStore) -> None:
     assert remote.tags() == []
     assert remote.referrers("sha256:" + "0" * 64) is None
     with pytest.raises(NotFound):
         remote.validator("prod")
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_no_registry_listens(tmp_path: Path) -> None:
     store = RemoteStore(reference.parse(f"localhost:{free_port()}/x"), PLAIN, AT_ONCE)
     for ask in (store.tags, lambda: store.validator("prod"), lambda: b"".join(store.blob(described(b"x")))):
         with pytest.raises(Unreachable, match="Connection refused"):

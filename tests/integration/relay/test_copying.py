@@ -10,7 +10,7 @@ from tests.support import auditor
 from tests.support.waiting import until
 
 
-def test_everything_but_what_was_aborted_is_kept_and_where_it_comes_from_is_added(make_relay: MakeRelay) -> None:
+def test_all_but_aborted_records_are_copied_with_their_origin(make_relay: MakeRelay) -> None:
     rig = make_relay(source={"region": "eu-west"}, destination={"topic": "{region}.{topic}"})
     rig.create(rig.source, retention_ms="-1")
     producer = Producer({"bootstrap.servers": rig.source})
@@ -93,7 +93,7 @@ def test_records_do_not_go_round_in_circles(make_relay: MakeRelay) -> None:
     assert outward.stop() == homeward.stop() == 0
 
 
-def test_a_frozen_process_that_was_replaced_writes_nothing_any_more(make_relay: MakeRelay) -> None:
+def test_a_frozen_process_that_was_replaced_no_longer_writes(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=4)
     rig.create(rig.source)
     rig.fill(2_000)

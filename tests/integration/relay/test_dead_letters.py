@@ -74,7 +74,7 @@ def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
     assert relay.stop() == 0
 
 
-def test_what_happens_under_a_running_relay_or_a_frozen_one_is_noticed(make_relay: MakeRelay) -> None:
+def test_changes_under_a_running_or_frozen_relay_are_detected(make_relay: MakeRelay) -> None:
     rig, limit = make_relay(lanes=2).run_once(400), 400
     for befall, fact in ((truncate_source, "were deleted before they were copied"), (recreate_source, "was recreated")):
         relay = rig.start().ready()
@@ -145,7 +145,7 @@ def ends_of_transactions(data: bytes) -> list[int]:
     return ends
 
 
-def test_copies_that_are_not_there_any_more_are_not_copied_on(us: EmbeddedBroker, make_relay: MakeRelay) -> None:
+def test_a_relay_stops_if_copies_are_missing(us: EmbeddedBroker, make_relay: MakeRelay) -> None:
     rig = make_relay(transaction_records=20).run_once(400)
     cut_the_log(us, rig.topic)
     message = rig.refused()
@@ -173,7 +173,7 @@ def test_copies_that_the_destination_keeps_no_longer_are_no_reason_to_stop(make_
     assert (audit["clean"], audit["copies"], audit["expired"]) == (True, 40, 400)
 
 
-def test_copies_of_a_topic_that_was_made_again_are_told_as_gone(make_relay: MakeRelay) -> None:
+def test_copies_of_a_recreated_topic_are_reported_as_missing(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(400)
     rig.delete(rig.source)
     rig.create(rig.source)
@@ -191,7 +191,7 @@ def test_copies_of_a_topic_that_was_made_again_are_told_as_gone(make_relay: Make
         assert (audit["clean"], audit["gone"], audit["copies"], audit["pending"]) == (True, 400, copies, 0), audit
 
 
-def test_of_two_relays_that_begin_together_one_goes_on(make_relay: MakeRelay) -> None:
+def test_of_two_relays_that_start_together_one_continues(make_relay: MakeRelay) -> None:
     for attempt in range(ATTEMPTS):
         rig = make_relay(destination={"create_topics": True})
         rig.create(rig.source)

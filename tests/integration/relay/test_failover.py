@@ -74,7 +74,7 @@ def origins(servers: str, topic: str, partition: int) -> list[tuple[int, str]]:
     return [(m.offset() or 0, header(m, "x-origin").decode()) for m in rows]
 
 
-def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRelay) -> None:
+def test_a_group_continues_in_the_other_region_and_returns(make_relay: MakeRelay) -> None:
     rig, group, copies = outward(make_relay)
     rig.fill(400)
     commit(rig.source, group, {(rig.topic, p): 60 + p for p in range(4)})

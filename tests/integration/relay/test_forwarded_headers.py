@@ -19,7 +19,7 @@ def derive(servers: str, topic: str, into: str) -> int:
     return len(rows)
 
 
-def test_what_is_derived_from_copies_is_copied_and_counted(make_relay: MakeRelay) -> None:
+def test_records_derived_from_copies_are_copied_and_counted(make_relay: MakeRelay) -> None:
     rig = make_relay()
     rig.create(rig.source)
     rig.fill(200)

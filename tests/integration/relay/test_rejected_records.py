@@ -134,7 +134,7 @@ def in_partitions(rig: RelayRig, *partitions: int) -> int:
     return sum(m.partition() in partitions for m in auditor.read(rig.destination, rig.topic))
 
 
-def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_theirs(make_relay: MakeRelay) -> None:
+def test_a_record_that_the_client_refuses_or_that_is_last_stops_only_its_partition(make_relay: MakeRelay) -> None:
     rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
     rig.create(rig.source)
     rig.fill(40)
@@ -150,7 +150,7 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
 
 
 @pytest.mark.parametrize("beside", [0, 4])
-def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay, beside: int) -> None:
+def test_a_lane_that_was_replaced_while_it_searched_no_longer_writes(make_relay: MakeRelay, beside: int) -> None:
     """`beside`: records that are read together with the one that cannot be carried."""
     rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
     for servers in (rig.source, rig.destination):

@@ -41,7 +41,7 @@ METRICS = (
 )
 
 
-def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> None:
+def test_metrics_health_and_status_report_the_progress(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2)
     rig.create(rig.source)
     rig.fill(400)
@@ -52,7 +52,7 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     assert [name for name in METRICS if name not in text] == []
     until(lambda: relay.metric("publisher_lag_records") == 0, "no lag")
     assert relay.get("/livez")[0] == 200
-    tells_live_what_it_does(rig, relay)
+    live_status_reports_progress(rig, relay)
     assert relay.stop() == 0
     assert "all copied records are committed" in relay.said
     rig.fill(40)
@@ -71,7 +71,7 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     assert "no Kafka broker answers" in rig.run("status", code=4).stderr
 
 
-def tells_live_what_it_does(rig: RelayRig, relay: Service) -> None:
+def live_status_reports_progress(rig: RelayRig, relay: Service) -> None:
     """While 2,000 records more are copied, as JSON and in a terminal."""
     status_command = [*rig.program, "status", str(rig.path), "--metrics", relay.endpoint, "--live", "--every", "0.2"]
     with subprocess.Popen([*status_command, "--json"], stdout=subprocess.PIPE) as live:

@@ -14,7 +14,7 @@ from publisher.transactions.session import Record
 from tests.integration.relay.rig import MakeRelay
 
 
-def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_registered_first(make_relay: MakeRelay) -> None:
+def test_processes_to_fence_are_known_during_transactions_and_registration_comes_first(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(100)
     settings = load(rig.path).settings
     other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})

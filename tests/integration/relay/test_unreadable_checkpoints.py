@@ -16,7 +16,7 @@ OTHER = (
 KINDS = ("deep array", "400 digits", "invalid UTF-8", "null", "binary", "deep object")
 
 
-def test_what_others_write_into_the_checkpoints_stops_no_relay(make_relay: MakeRelay) -> None:
+def test_foreign_records_in_the_checkpoints_stop_no_relay(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(400)
     for kind in KINDS:
         write(rig, *((key, BYTES[kind]) for key in OTHER))

@@ -62,7 +62,7 @@ def run_of(start: int, stop: int) -> list[Score]:
     return [(partition, offset, "1") for partition in (0, 1) for offset in range(start, stop)]
 
 
-def test_open_transactions_are_waited_for_and_aborted_ones_not_seen(
+def test_open_transactions_are_waited_for_and_aborted_ones_are_skipped(
     broker: Broker, unique: str, make_topics: MakeTopics
 ) -> None:
     bench = Bench(broker.bootstrap_servers, unique, make_topics)

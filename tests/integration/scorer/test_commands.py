@@ -22,7 +22,7 @@ def checks(rig: Rig, *flags: str, code: int) -> dict[str, str]:
     return {finding["check"]: finding["detail"] for finding in findings["checks"] if not finding["ok"]}
 
 
-def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> None:
+def test_check_reports_faults_before_anything_runs(make_rig: MakeRig) -> None:
     rig, nowhere = make_rig(), ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
     assert set(checks(rig, code=1)) == {"topic", "model"}
     assert "check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
@@ -95,7 +95,7 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     assert "the newest 1 offsets of the topic contain no event" in details["sample"]
 
 
-def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:
+def test_offsets_that_the_topic_no_longer_holds_are_reported_with_the_remedy(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     scorer = rig.start().ready()
     rig.emit(events(100))
@@ -202,7 +202,7 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_with_the_settings_is_named_with_its_value_and_the_way_out(make_rig: MakeRig) -> None:
+def test_invalid_settings_are_named_with_their_value_and_the_remedy(make_rig: MakeRig) -> None:
     rig = make_rig()
 
     def error_of(*flags: str, file: str = "scorer.yaml") -> str:
@@ -222,7 +222,7 @@ def test_what_is_wrong_with_the_settings_is_named_with_its_value_and_the_way_out
     assert "nowhere.yaml" in error_of(file="nowhere.yaml")
 
 
-def test_without_a_backend_one_line_says_what_to_install(make_rig: MakeRig, tmp_path: Path) -> None:
+def test_without_a_backend_one_line_names_the_package_to_install(make_rig: MakeRig, tmp_path: Path) -> None:
     rig = make_rig().stocked()
     blocked = tmp_path / "site"
     blocked.mkdir()
@@ -245,7 +245,7 @@ def test_emit_names_the_limit_that_an_event_exceeds(make_rig: MakeRig) -> None:
     assert "its max.message.bytes is 20000 bytes" in message
 
 
-def test_emit_writes_no_line_that_is_no_event_and_says_how_many_it_wrote(make_rig: MakeRig) -> None:
+def test_emit_writes_only_events_and_reports_their_number(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.make_topic(rig.events_topic, 1)
     lines = b"".join(json.dumps(event).encode() + b"\n" for event in events(30))
@@ -271,7 +271,7 @@ def counts(written: int, skip: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_emit_that_is_interrupted_says_how_many_it_wrote(make_rig: MakeRig, number: int, code: int) -> None:
+def test_interrupted_emit_reports_the_number_of_written_events(make_rig: MakeRig, number: int, code: int) -> None:
     rig = make_rig()
     rig.make_topic(rig.events_topic, 1)
     with subprocess.Popen(
@@ -318,7 +318,7 @@ def test_emit_continues_behind_the_lines_that_it_has_written(make_rig: MakeRig) 
     assert json.loads(rig.run(*emit, "-", stdin=b"").stdout) == counts(0, skip=0)
 
 
-def test_emit_counts_what_the_broker_rejects_and_what_it_has_confirmed_before(make_rig: MakeRig) -> None:
+def test_emit_counts_rejected_and_previously_confirmed_events(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.make_topic(rig.events_topic, 1)
     rig.alter(rig.events_topic, "max.message.bytes", "20000")

@@ -67,7 +67,7 @@ def test_a_candidate_that_decides_otherwise(rig: Rig) -> None:
     assert re.search(r"^ cost +[0-9.]+ +any", completed.stdout, re.MULTILINE)
 
 
-def test_what_only_the_candidate_dead_letters_is_told_with_its_events(rig: Rig) -> None:
+def test_dead_letters_of_the_candidate_alone_are_reported_with_their_events(rig: Rig) -> None:
     rig.produce(b"{", key=b"k")
     models.package(rig.folder / "moody", models.moody)
     comparison = compared(rig, "./moody", "--max-flips", "1", "--max-psi", "100", code=1)
@@ -88,7 +88,7 @@ def test_no_events_is_no_pass(rig: Rig) -> None:
     assert 0 < some["events"] <= 30
 
 
-def test_what_cannot_be_compared_is_refused_by_name(rig: Rig) -> None:
+def test_invalid_comparisons_are_refused_by_name(rig: Rig) -> None:
     assert "9.9.9" in rig.run("scorer", "compare", "scorer.yaml", "9.9.9", code=None).stderr
     for option, value in (("--last", "1y"), ("--max-flips", "5 of 100"), ("--max-errors", "200%")):
         message = rig.run("scorer", "compare", "scorer.yaml", "2.0.0", option, value, code=2).stderr

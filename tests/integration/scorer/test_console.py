@@ -48,7 +48,7 @@ def version_is_rolled_back(rig: Rig, page: Page) -> None:
     assert last["actor"].endswith("(console)")
 
 
-def promotion_that_cannot_be_made_is_told(page: Page) -> None:
+def impossible_promotion_is_reported(page: Page) -> None:
     form = page.locator("form[action='/actions/promote']")
     form.get_by_label("Version").fill("9.9.9")
     form.get_by_label("Reason").fill("no such thing")
@@ -81,7 +81,7 @@ def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> Non
         page.goto(address)
         swap_is_seen_live(rig, page)
         version_is_rolled_back(rig, page)
-        promotion_that_cannot_be_made_is_told(page)
+        impossible_promotion_is_reported(page)
         letters_are_replayed(rig, page)
         for path in ("/", "/scores", "/flow", "/regions", "/dead-letters", "/history", "/training"):
             page.goto(f"{address}{path}")
@@ -94,7 +94,7 @@ def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> Non
     assert complaints == []
 
 
-def test_a_console_whose_sources_are_away_says_so_and_is_read_only(make_rig: MakeRig, tmp_path: Path) -> None:
+def test_a_console_reports_unavailable_sources_and_is_read_only(make_rig: MakeRig, tmp_path: Path) -> None:
     rig = make_rig()
     (tmp_path / "registry").write_text("no folder")
     flags = ("--set", "kafka.bootstrap_servers=127.0.0.1:1", "--allow-host", "console.example.com", "--user-header", "X-User")

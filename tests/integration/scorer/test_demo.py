@@ -46,7 +46,7 @@ def test_the_demo_swaps_kills_and_counts_zero(tmp_path: Path, monkeypatch: pytes
     assert not [line for line in command_lines if line and str(tmp_path) in " ".join(line)]
 
 
-def test_two_regions_and_a_killed_publisher_that_go_on_until_the_last_line_is_typed(
+def test_two_regions_and_a_killed_publisher_continue_until_the_last_line_is_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -126,7 +126,7 @@ def test_kafka_alone_runs_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_clusters_that_are_not_there_are_said_in_one_line() -> None:
+def test_missing_clusters_are_reported_in_one_line() -> None:
     assert "--bootstrap-servers" in demo("--regions", "--bootstrap-servers", "127.0.0.1:1", code=2).stderr
     completed = demo("--bootstrap-servers", "127.0.0.1:1", code=4)
     assert "no Kafka broker answers" in completed.stderr

@@ -37,7 +37,7 @@ def flowing(rig: Rig) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_of_two_that_start_together_one_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
+def test_of_two_processes_that_start_together_one_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     twins = [rig.start("a"), rig.start("a")]
     with flowing(rig) as written:

@@ -3,7 +3,7 @@
 from tests.integration.scorer.rig import MakeRig, until
 
 
-def test_each_score_has_an_id_of_its_own(make_rig: MakeRig) -> None:
+def test_each_score_has_a_unique_id(make_rig: MakeRig) -> None:
     rig = make_rig(input={"id": "id"}).stocked(1)
     scorer = rig.start().ready()
     event, plain = b'{"id": "%s", "a": 1, "b": 0}', b'{"a": 1, "b": 0}'

@@ -42,7 +42,7 @@ def more_than(rig: Rig, count: int) -> bool:
     return rig.answered() > count
 
 
-def test_calls_go_on_after_all_connections_were_lost(ground: Ground, tmp_path: Path, unique: str) -> None:
+def test_calls_continue_after_all_connections_were_lost(ground: Ground, tmp_path: Path, unique: str) -> None:
     """A client that begins anew with its bootstrap servers forgets the broker that a call waits for: the call never returns."""
     direct, proxies = ground.cluster.bootstrap_servers, ground.cluster.proxies
     with contextlib.closing(Rig(direct, tmp_path, unique)) as rig:

@@ -146,7 +146,7 @@ def test_a_plain_consumer_reads_avro_records_and_an_incompatible_schema_refuses_
     assert [waiting.stop(), scorer.stop()] == [0, 0]
 
 
-def test_a_feature_record_that_does_not_fit_is_left_out_and_its_event_is_scored(make_rig: MakeRig) -> None:
+def test_a_feature_record_that_is_too_large_is_dropped_and_its_event_is_scored(make_rig: MakeRig) -> None:
     rig = make_logging_rig(make_rig).stocked(2)
     rig.alter(log_topic(rig), "max.message.bytes", "1300")
     scorer = rig.start().ready()

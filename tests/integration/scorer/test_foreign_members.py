@@ -62,7 +62,7 @@ def test_a_foreign_member_that_takes_partitions_is_named_until_it_has_left(make_
     assert json.loads(rig.run("scorer", "status", "scorer.yaml", "--json").stdout)["foreign_members"] == []
 
 
-def test_a_foreign_member_with_another_protocol_is_why_a_scorer_is_not_ready(make_rig: MakeRig) -> None:
+def test_readyz_names_a_foreign_member_with_another_protocol(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     with foreign_member(rig, "range"):
         scorer = rig.start()

@@ -265,7 +265,7 @@ def test_settings_that_do_not_fit_the_format_are_refused(make_rig: MakeRig, chan
     assert said in make_rig(input=change).run("scorer", "config", "scorer.yaml", code=2).stderr
 
 
-def test_the_contract_of_a_version_and_what_another_would_break(make_rig: MakeRig) -> None:
+def test_the_contract_of_a_version_and_the_breaking_changes_of_another(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     wider = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a", "c"]}], "output": {"tensor": "y"}}

@@ -113,7 +113,7 @@ def test_events_without_a_key_are_dead_letters_where_the_score_topic_is_compacte
     assert rig.faults() == {}
 
 
-def test_whatever_the_protocol_lets_a_client_write_is_answered_once(make_rig: MakeRig) -> None:
+def test_every_record_that_the_protocol_allows_is_answered_once(make_rig: MakeRig) -> None:
     """The short form of `python -m tests fuzz`."""
     played = rounds.play(make_rig, rounds.Round(5, "json", "at-least-once", compacted=True), 200)
     assert (played.written, played.findings) == (200, [])

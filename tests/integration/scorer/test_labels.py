@@ -141,7 +141,7 @@ def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
     assert "Brier" in rig.run("scorer", "compare", "scorer.yaml", "2.0.0", *limits).stdout
 
 
-def test_without_a_topic_of_labels_the_way_out_is_told(make_rig: MakeRig) -> None:
+def test_without_a_topic_of_labels_the_remedy_is_named(make_rig: MakeRig) -> None:
     rig = make_rig()
     assert "labels: {topic: NAME" in rig.run("scorer", "labels", "scorer.yaml", code=2).stderr
     rig.configure(labels={"topic": f"{rig.name}.nowhere"})

@@ -41,7 +41,7 @@ def test_a_folder_is_measured_by_batch_size_and_shown_as_table_and_picture(folde
     assert "meet the latency target of 20 ms" in output
 
 
-def test_a_version_is_measured_as_the_configuration_says(folder: Path) -> None:
+def test_a_version_is_measured_with_its_configuration(folder: Path) -> None:
     model = {"source": "oci:./registry/other", "buckets": [1, 16, 64], "cache": "./cache"}
     configuration = {
         "name": "any",
@@ -72,5 +72,5 @@ def test_a_version_is_measured_as_the_configuration_says(folder: Path) -> None:
         (["linear", "--set", "model.device=tensorrt"], 2, "TensorrtExecutionProvider"),
     ],
 )
-def test_what_cannot_be_measured_is_named(folder: Path, arguments: list[str], code: int, message: str) -> None:
+def test_invalid_measurements_are_named(folder: Path, arguments: list[str], code: int, message: str) -> None:
     assert message in bench(folder, *arguments, code=code).stderr

@@ -109,7 +109,7 @@ def test_events_are_taken_as_the_client_reads_them(broker: Broker, make_topics: 
     assert [row[7] for row in rows[True]].count(True) == 6
 
 
-def test_some_partitions_of_what_was_taken_are_left_out(broker: Broker, make_topics: MakeTopics) -> None:
+def test_some_partitions_of_a_fetch_are_skipped(broker: Broker, make_topics: MakeTopics) -> None:
     (topic,) = make_topics("in", partitions=2, config={"message.timestamp.before.max.ms": str(2**63 - 1)})
     write(broker, topic, RECORDS)
     batches: list[Batch] = []
@@ -141,7 +141,7 @@ def test_a_fetch_discards_the_events_of_an_interrupted_one(broker: Broker, make_
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_what_comes_while_there_is_time_belongs_to_the_batch(broker: Broker, make_topics: MakeTopics, native: bool) -> None:
+def test_events_that_arrive_in_time_belong_to_the_batch(broker: Broker, make_topics: MakeTopics, native: bool) -> None:
     (topic,) = make_topics("in", partitions=2)
     write(broker, topic, RECORDS[:1])
     later = threading.Timer(0.2, write, (broker, topic, RECORDS[1:2]))

@@ -108,7 +108,7 @@ def after_one_is_forgotten(cluster: Cluster, caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.timeout(900)
-def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(
+def test_a_transaction_that_ends_is_waited_for_and_a_forgotten_one_is_named(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer, first = member(cluster), producer(cluster, LONG_MS)

@@ -27,7 +27,7 @@ def waits_for(scorer: ScorerProcess, dependency: str) -> None:
     assert scorer.process.poll() is None
 
 
-def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(make_rig: MakeRig) -> None:
+def test_a_start_waits_for_brokers_and_the_model_registry_and_can_be_stopped(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     registry, moved = rig.folder / "registry", rig.folder / "registry-away"
     registry.rename(moved)
@@ -96,7 +96,7 @@ def test_brokers_that_are_killed_and_come_back_cost_nothing_but_time(
             assert scorer.stop() == 0
 
 
-def test_emit_that_loses_its_broker_counts_what_is_uncertain_and_a_second_signal_ends_the_wait(
+def test_emit_that_loses_its_broker_counts_uncertain_events_and_a_second_signal_ends_the_wait(
     brittle: EmbeddedBroker, tmp_path: Path, unique: str
 ) -> None:
     with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique)) as rig:
@@ -133,7 +133,7 @@ def test_emit_that_loses_its_broker_counts_what_is_uncertain_and_a_second_signal
         assert 31 <= sum(rig.ends().values()) <= 31 + counts["uncertain"]
 
 
-def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
+def test_another_consumer_joins_a_group_that_the_broker_has_forgotten(
     brittle: EmbeddedBroker, tmp_path: Path, unique: str
 ) -> None:
     """As after some restarts of a broker (GROUP_ID_NOT_FOUND): that consumer will never be a member again."""
@@ -152,7 +152,7 @@ def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_topic_that_is_made_again_after_its_leaders_changed_is_read(
+def test_a_topic_that_is_recreated_after_its_leaders_changed_is_read(
     brittle: EmbeddedBroker, tmp_path: Path, unique: str, protocol: str
 ) -> None:
     """Its leader epochs are lower than those of the old one."""
@@ -206,7 +206,7 @@ def test_brokers_that_come_back_at_other_addresses_are_found(tmp_path: Path, uni
             assert scorer.stop() == 0
 
 
-def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(make_rig: MakeRig) -> None:
+def test_an_unavailable_schema_registry_is_waited_for_and_no_event_is_dead_lettered(make_rig: MakeRig) -> None:
     registry = OneSchema()
     extra = {"max.retries": 0, "basic.auth.user.info": "me:secret"}
     rig = make_rig(input={"format": "avro"}, schema_registry={"url": registry.url, "extra": extra}).stocked()
@@ -228,7 +228,7 @@ def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(m
     assert scorer.said.count("does not answer") == 1
 
 
-def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: MakeRig) -> None:
+def test_a_partition_that_is_out_of_range_waits_and_the_others_continue(make_rig: MakeRig) -> None:
     rig = make_rig().stocked(2)
     rig.emit(events(40))
     rig.start().ready()

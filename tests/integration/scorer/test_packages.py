@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[Write, dict[str, Any], str]] = {
 }
 
 
-def test_what_must_not_be_loaded_is_refused_by_name_and_the_running_version_goes_on(make_rig: MakeRig) -> None:
+def test_unsafe_versions_are_refused_by_name_and_the_running_version_continues(make_rig: MakeRig) -> None:
     rig = make_rig(model={"op_domains": [], "max_bytes": 100_000}).stocked(versions=2)
     scorer = rig.start().ready()
     for number, (name, (write, options, reason)) in enumerate(REFUSED.items(), start=1):

@@ -24,7 +24,7 @@ def sign(rig: Rig, version: str, key: str = "release") -> str:
     return digest
 
 
-def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
+def test_a_scorer_loads_only_versions_that_its_policy_admits(make_rig: MakeRig) -> None:
     rig = make_rig(model={"policy": "./policy.yaml"})
     for name in ("release", "stranger"):
         rig.run("model-registry", "keygen", name)
@@ -72,7 +72,7 @@ def attest(rig: Rig, version: str, digest: str, verdict: str = "passed") -> None
     rig.run("model-registry", "attest", f"{REPO}:{version}", *options)
 
 
-def test_a_scorer_loads_only_what_passed_a_comparison_where_its_policy_asks_for_that(make_rig: MakeRig) -> None:
+def test_a_scorer_loads_only_versions_with_a_passed_comparison_if_its_policy_requires_one(make_rig: MakeRig) -> None:
     rig = make_rig(model={"policy": "./policy.yaml"})
     rig.run("model-registry", "keygen", "release")
     for version, factor in (("1.0.0", 2.0), ("2.0.0", 3.0)):

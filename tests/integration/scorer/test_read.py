@@ -177,7 +177,7 @@ def test_scores_of_different_forms_are_read_as_text(make_rig: MakeRig) -> None:
     assert sum(len(batch) for batch in table) == 10
 
 
-def test_what_cannot_be_read_is_named(make_rig: MakeRig) -> None:
+def test_read_errors_are_named(make_rig: MakeRig) -> None:
     rig = make_rig()
     assert "no topic" in rig.run("scorer", "read", "scorer.yaml", code=2).stderr
     assert "1y" in rig.run("scorer", "read", "scorer.yaml", "--since", "1y", code=2).stderr

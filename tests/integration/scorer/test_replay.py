@@ -100,7 +100,7 @@ def assert_each_once(rig: Rig, count: int) -> None:
 
 
 @pytest.mark.parametrize("end", ["killed", "overtaken", "stopped"])
-def test_a_replay_goes_on_where_one_was_that_ended_or_still_runs(make_rig: MakeRig, end: str) -> None:
+def test_a_replay_continues_an_ended_or_running_replay(make_rig: MakeRig, end: str) -> None:
     rig = broken(make_rig, 300)
     mended(rig)
     first = Program([command("scorer"), "replay", str(rig.path), "--rate", "20"], rig.folder / "said")
@@ -121,7 +121,7 @@ def test_a_replay_goes_on_where_one_was_that_ended_or_still_runs(make_rig: MakeR
     assert_each_once(rig, 300)
 
 
-def test_what_cannot_be_replayed_is_told_and_the_audit_counts_what_the_settings_name(make_rig: MakeRig) -> None:
+def test_impossible_replays_are_reported_and_the_audit_counts_the_configured_topics(make_rig: MakeRig) -> None:
     rig = broken(make_rig, 1)
     message = rig.run("scorer", "replay", "scorer.yaml", "--reason", "oversized", code=2).stderr
     assert "oversize" in message

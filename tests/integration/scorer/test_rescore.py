@@ -117,7 +117,7 @@ def test_scores_in_protobuf_are_corrected_in_protobuf(make_rig: MakeRig) -> None
     }
 
 
-def test_what_cannot_be_corrected_is_told_and_what_makes_no_sense_is_refused(make_rig: MakeRig) -> None:
+def test_impossible_corrections_are_reported_and_invalid_ones_are_refused(make_rig: MakeRig) -> None:
     rig, digest = scored(make_rig, 30)
     assert rescored(rig, "--digest", digest, "--dry-run")["run"]["corrected"] == 30
     assert rescored(rig, "--digest", digest, "--to", "2020-01-01")["run"]["others"] == 30

@@ -21,7 +21,7 @@ def rig(make_rig: MakeRig) -> Rig:
     return make_rig(model={"poll_seconds": 600}).stocked(PARTITIONS, versions=2)
 
 
-def told(rig: Rig, *arguments: str, code: int = 0) -> Any:
+def move_channel(rig: Rig, *arguments: str, code: int = 0) -> Any:
     """A verb that moves the channel and tells the scorers; what it printed as JSON."""
     verb, *options = arguments
     return json.loads(rig.run("scorer", verb, "scorer.yaml", *options, "--json", code=code).stdout)
@@ -31,14 +31,14 @@ def owned(rig: Rig) -> list[int]:
     return [len(scorer["partitions"]) for scorer in rig.fleet() if scorer["state"] == "running"]
 
 
-def test_scorers_that_are_told_flip_every_partition_within_two_seconds(rig: Rig) -> None:
+def test_notified_scorers_flip_every_partition_within_two_seconds(rig: Rig) -> None:
     for replica in ("a", "b"):
         rig.start(replica).ready()
     rig.run("scorer", "check", "scorer.yaml", "--set", "model.tag=2.0.0")  # tries it, which the scorers need not do again
     until(lambda: owned(rig) == [PARTITIONS // 2] * 2, "the partitions")
     rig.emit(events(100))
     until(lambda: rig.answered() == 100, "the first scores")
-    moved = told(rig, "promote", "--to", "2.0.0", "--reason", "better", "--wait")
+    moved = move_channel(rig, "promote", "--to", "2.0.0", "--reason", "better", "--wait")
     rollout = moved["rollout"]
     assert (rollout["outcome"], rollout["missing_partitions"]) == ("flipped", [])
     assert [(s["outcome"], s["version"], s["revision"], s["partitions"]) for s in rollout["scorers"]] == [
@@ -49,7 +49,7 @@ def test_scorers_that_are_told_flip_every_partition_within_two_seconds(rig: Rig)
     until(lambda: rig.answered() == 200, "the scores of the second version")
     assert [record["version"] for record in rig.scores()].count("2.0.0") == 100
     assert max(swap["at_ms"] for swap in rig.swaps() if swap["version"] == "2.0.0") > 0
-    back = told(rig, "rollback", "--reason", "worse", "--wait")
+    back = move_channel(rig, "rollback", "--reason", "worse", "--wait")
     assert (back["to_version"], back["revision"], back["restores"]) == ("1.0.0", 3, 1)
     assert back["rollout"]["seconds"] < TOLD_SECONDS
     rig.emit(events(100, start=200))
@@ -69,13 +69,13 @@ def test_nothing_moves_without_a_broker_and_the_wait_ends_where_scorers_are_miss
     assert [move["to_version"] for move in moves] == ["1.0.0"]
 
     wait = ("--wait", "--wait-seconds", "1")
-    rollout = told(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
+    rollout = move_channel(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
     assert (rollout["outcome"], rollout["scorers"]) == ("timed out", [])
     golden = [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]
     rig.push_unchecked(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "9.0.0")
     scorer = rig.start("a").ready()
     until(lambda: owned(rig) == [PARTITIONS], "the partitions")
-    rollout = told(rig, "promote", "--to", "9.0.0", "--wait", code=3)["rollout"]
+    rollout = move_channel(rig, "promote", "--to", "9.0.0", "--wait", code=3)["rollout"]
     assert rollout["outcome"] == "refused"
     assert [s["scorer"] for s in rollout["scorers"]] == [f"{rig.name}.a"]
     assert "golden example 1" in rollout["scorers"][0]["reason"]
@@ -89,9 +89,9 @@ def test_nothing_moves_without_a_broker_and_the_wait_ends_where_scorers_are_miss
         2,
         "prod",
     )
-    assert told(rig, "promote", "--to", "2.0.0", "--wait")["rollout"]["outcome"] == "flipped"
+    assert move_channel(rig, "promote", "--to", "2.0.0", "--wait")["rollout"]["outcome"] == "flipped"
     scorer.send(signal.SIGSTOP)
-    rollout = told(rig, "promote", "--to", "1.0.0", "--wait", "--wait-seconds", "5", code=1)["rollout"]
+    rollout = move_channel(rig, "promote", "--to", "1.0.0", "--wait", "--wait-seconds", "5", code=1)["rollout"]
     assert [(s["outcome"], s["version"]) for s in rollout["scorers"]] == [("waiting", "2.0.0")]
     scorer.send(signal.SIGCONT)
     until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "1.0.0", "the notice that lay there")

@@ -109,7 +109,7 @@ def started(rig: Rig) -> tuple[ScorerProcess, ScorerProcess]:
     return rig.start("a").ready(), start_shadow(rig)
 
 
-def assert_went_all_the_way(rig: Rig, status: dict[str, Any]) -> None:
+def assert_was_promoted(rig: Rig, status: dict[str, Any]) -> None:
     """Each step is told, stands in the channel's history with its evidence, and is decided again the same."""
     assert status["outcome"] == "completed", status["log"]
     kinds = [(entry["kind"], entry.get("step", -1)) for entry in status["log"]]
@@ -136,7 +136,7 @@ def assert_went_all_the_way(rig: Rig, status: dict[str, Any]) -> None:
         ), verification
 
 
-def assert_came_back(rig: Rig, status: dict[str, Any]) -> None:
+def assert_was_rolled_back(rig: Rig, status: dict[str, Any]) -> None:
     assert status["outcome"] == "rolled back", status["log"]
     newest = history(rig)[-1]
     assert (newest["to_version"], newest["roles"], newest["restores"]) == ("2.0.0", [], 5)
@@ -146,16 +146,16 @@ def assert_came_back(rig: Rig, status: dict[str, Any]) -> None:
     assert verification["same"], verification
 
 
-def test_a_good_candidate_goes_all_the_way_and_a_bad_one_comes_back(rig: Rig) -> None:
+def test_a_good_candidate_is_promoted_and_a_bad_one_is_rolled_back(rig: Rig) -> None:
     scorers = started(rig)
     controller = Controller(rig).ready()
     with flowing(rig) as written:
         begin(rig, "2.0.0", [{"compare": {"last": "1h"}}, *STEPS])
         promoted = ended(rig)
-        assert_went_all_the_way(rig, promoted)
+        assert_was_promoted(rig, promoted)
         begin(rig, "3.0.0")
         rolled_back = ended(rig)
-        assert_came_back(rig, rolled_back)
+        assert_was_rolled_back(rig, rolled_back)
         decided_on = [
             controller.metric(f'scorer_rollout_decisions_total{{verdict="{name}"}}') for name in ("completed", "rolled back")
         ]
@@ -265,7 +265,7 @@ def test_another_controller_takes_over_and_a_step_needs_none(rig: Rig, protocol:
     assert "no rollout is running" in commands(rig, "step")
 
 
-def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig: Rig) -> None:
+def test_unreadable_records_stop_neither_the_controller_nor_people(rig: Rig) -> None:
     rig.start("a").ready()
     controller = Controller(rig).ready()
     begin(rig, "2.0.0", [{"canary": "30%"}, {"promote": True}])
@@ -281,7 +281,7 @@ def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig:
     assert controller.stop() == 0
 
 
-def test_a_candidate_that_kills_scorers_is_taken_back(make_rig: MakeRig) -> None:
+def test_a_candidate_that_kills_scorers_is_rolled_back(make_rig: MakeRig) -> None:
     """At the second death with it in hand scorers refuse it; nothing is lost, and nothing that it did not touch is blamed."""
     rig = lethal(make_rig, partitions=1)
     rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")

@@ -63,7 +63,7 @@ def test_a_rollout_is_judged_labelled_and_traced(
     of_judge(rig)
     of_labels(rig)
     of_lineage(rig)
-    of_what_is_no_score(rig)
+    of_invalid_scores(rig)
 
 
 def stocked(make_rig: MakeRig, format_: str, url: str | None) -> Rig:
@@ -134,7 +134,7 @@ def of_lineage(rig: Rig) -> None:
     assert (letter["answer"]["reason"], letter["recomputed"]["same"]) == ("malformed", True)
 
 
-def of_what_is_no_score(rig: Rig) -> None:
+def of_invalid_scores(rig: Rig) -> None:
     """A record without a value is named and skipped, and never read as a score that says nothing."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
     producer.produce(rig.scores_topic, None, b"k", 0)

@@ -60,7 +60,7 @@ def produce(rig: Rig, values: Iterable[bytes]) -> None:
     assert producer.flush(30) == 0
 
 
-def test_ids_that_a_registry_refuses_are_dead_letters_and_the_service_goes_on(make_rig: MakeRig) -> None:
+def test_events_of_refused_schema_ids_are_dead_letters_and_the_service_continues(make_rig: MakeRig) -> None:
     with stub() as server:
         rig = make_rig(input={"format": "avro"}, schema_registry={"url": f"http://{server.address}"}).stocked()
         for number in (2, 3, 4, 5):

@@ -92,7 +92,7 @@ def assert_beside_the_champion(records: list[dict[str, Any]], digest: str) -> No
         assert fields == ("shadow", "champion", "2.0.0", digest, "scored", 2)
 
 
-def assert_by_who_does_not_answer(records: list[dict[str, Any]], digest: str, scores: list[dict[str, Any]]) -> None:
+def assert_by_the_other_version(records: list[dict[str, Any]], digest: str, scores: list[dict[str, Any]]) -> None:
     """During a canary of half of the keys: of each event the score of the version that does not answer it."""
     answers = {place(record): record for record in scores}
     arms = Counter(record["arm"] for record in records)
@@ -127,7 +127,7 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
     moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "50%")
     until(lambda: serves(rig, "canary"), "the canary in the shadow")
     second = range(first.stop, first.stop + 2 * KEYS)
-    assert_by_who_does_not_answer(shadowed(rig, second, digest), digest, rig.scores())
+    assert_by_the_other_version(shadowed(rig, second, digest), digest, rig.scores())
 
     third = range(second.stop, second.stop + 10 * KEYS)
     rig.emit(events(5 * KEYS, start=third.start, keys=KEYS))
@@ -148,7 +148,7 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
 
 
 @pytest.mark.parametrize("fault", [KILLS_CANDIDATE, BREAKS_CANDIDATE])
-def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: MakeRig, fault: float) -> None:
+def test_failures_of_a_shadow_are_recorded_and_harm_no_answer(make_rig: MakeRig, fault: float) -> None:
     """Events that nobody can read, and a candidate that kills the process or breaks its device: the champion neither dies nor
     examines anything."""
     rig = lethal(make_rig, partitions=1)
@@ -178,7 +178,7 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
     assert [process.stop() for process in (champion, shadow)] == [0, 0]
 
 
-def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig: MakeRig) -> None:
+def test_a_shadow_that_is_too_far_behind_skips_to_the_end_and_counts(make_rig: MakeRig) -> None:
     rig = make_rig(shadow={"max_lag_seconds": 6, "share": 100}).stocked(1, versions=2)
     champion, shadow = rig.start("a").ready(), start(rig, "--set", "batching.max_events=5")  # seconds of work
     moved(rig, *SHADOWED)
@@ -244,7 +244,7 @@ def judged(rig: Rig, role: str, candidate: str, code: int) -> tuple[str, float]:
     return verdict["verdict"], next(rule["estimate"] for rule in verdict["rules"] if rule["rule"] == "flips")
 
 
-def test_what_a_shadow_writes_is_judged(make_rig: MakeRig) -> None:
+def test_records_of_a_shadow_are_judged(make_rig: MakeRig) -> None:
     """Another binary of the same model passes; one that halves all scores does not, half of whose keys it answers."""
     rig = make_rig()
     for version, factor in (("1.0.0", 1.0), ("2.0.0", 1.0), ("3.0.0", 0.5)):

@@ -39,7 +39,7 @@ def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeR
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, start: str) -> None:
+def test_a_recreated_topic_is_read_from_its_beginning(make_rig: MakeRig, start: str) -> None:
     protocol = {"earliest": "classic", "latest": "consumer"}[start]
     rig = make_rig(input={"start": start}, kafka={"group_protocol": protocol}).stocked(2)
     scorer = rig.start().ready()
@@ -69,7 +69,7 @@ def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, s
 
 
 @pytest.mark.parametrize(("before", "after", "absent"), [(4, 2, False), (2, 4, True)])
-def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
+def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_continue(
     make_rig: MakeRig, unique: str, before: int, after: int, absent: bool
 ) -> None:
     other = f"{unique}.other"
@@ -108,7 +108,7 @@ def threads_of(scorer: ScorerProcess) -> int:
     return len(list(Path(f"/proc/{scorer.worker}/task").iterdir()))
 
 
-def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:
+def test_expired_positions_are_reported_and_not_reset(make_rig: MakeRig) -> None:
     rig = make_rig().stocked(2)
     scorer = rig.start().ready()
     write(rig, 10, 0)

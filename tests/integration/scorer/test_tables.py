@@ -174,7 +174,7 @@ def test_rows_in_avro_are_joined_and_rows_of_an_unknown_schema_are_counted(make_
         registry.close()
 
 
-def test_a_partition_waits_while_its_table_is_behind_and_goes_on_with_the_new_rows(make_rig: MakeRig) -> None:
+def test_a_partition_waits_while_its_table_is_behind_and_continues_with_the_new_rows(make_rig: MakeRig) -> None:
     joined = JoinedRig(make_rig, partitions=1, when_behind="wait", max_lag_seconds=1.0)
     joined.rows.put([("k1", {"bonus": 1.0})])
     scorer = joined.rig.start().ready()

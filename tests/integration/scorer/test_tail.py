@@ -76,7 +76,7 @@ def test_a_transaction_that_is_open_is_waited_for(rig: Rig) -> None:
     assert reader.asked >= NEWS_BEFORE_THE_COMMIT
 
 
-def test_one_that_stays_open_is_named_after_all_that_can_be_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_stays_open_is_named_after_all_readable_records(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_follower, "SILENCE_SECONDS", 3.0)
     producer = writing(rig)
     producer.begin_transaction()

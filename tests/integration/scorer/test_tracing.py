@@ -27,7 +27,7 @@ def collector() -> Iterator[Collector]:
         yield running
 
 
-def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig, collector: Collector) -> None:
+def test_the_trace_of_an_event_continues_with_its_score(make_rig: MakeRig, collector: Collector) -> None:
     rig = make_rig(tracing={"endpoint": collector.endpoint}, output={"headers": ["version"]}).stocked()
     rig.produce(
         b'{"id": "1", "a": 1, "b": 2}', key=b"traced", headers=[("traceparent", PARENT.encode()), ("tracestate", b"v=1")]

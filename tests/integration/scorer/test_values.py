@@ -120,7 +120,7 @@ def test_a_topic_of_image_files_goes_to_the_models_own_decoder(make_rig: MakeRig
     rig.assert_audited(events=61)
 
 
-def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> None:
+def test_commands_describe_values_from_keys_and_headers(make_rig: MakeRig) -> None:
     rig = make_rig(input={"format": "bytes", "id": "header:ce_id"})
     rig.push(models.package(rig.folder / "images", images, IMAGES), "1.0.0")
     rig.promote("1.0.0")

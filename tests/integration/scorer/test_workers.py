@@ -58,7 +58,7 @@ def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: 
     assert {row["state"] for row in rig.fleet()} == {"stopped"}
 
 
-def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: MakeRig) -> None:
+def test_workers_shut_down_cleanly_when_their_supervisor_is_killed(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     supervisor = started(rig)
     pids = processes(supervisor)
@@ -74,7 +74,7 @@ def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: Mak
     rig.assert_clean(events=count, scored=count)
 
 
-def test_what_stops_one_before_any_has_served_stops_all_with_one_message(make_rig: MakeRig) -> None:
+def test_an_error_before_any_worker_serves_stops_all_with_one_message(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     for flag, code, message in (
         ("output.topic=nowhere", 2, "topic nowhere does not exist"),

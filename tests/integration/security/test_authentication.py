@@ -36,7 +36,7 @@ def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, Any], tuple[str,
 
 
 @pytest.mark.timeout(900)
-def test_what_is_wrong_is_told_soon_and_clearly(secured: Secured) -> None:
+def test_authentication_errors_are_reported_soon_and_clearly(secured: Secured) -> None:
     for listener, security, parts in refusals(secured):
         secured.configure(listener, security)
         began = time.monotonic()

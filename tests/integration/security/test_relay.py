@@ -90,7 +90,7 @@ def test_a_right_that_is_missing_is_named(secured: Secured, rig: RelayRig, side:
     assert names(f"{caught.value} {caught.value.hint}", needed[right]), caught.value
 
 
-def test_a_password_that_is_wrong_is_said_at_once_with_its_side(secured: Secured, rig: RelayRig) -> None:
+def test_a_wrong_password_is_reported_at_once_with_its_side(secured: Secured, rig: RelayRig) -> None:
     (rig.folder / "wrong").write_text("something else")
     address, security = login(secured, "source")
     connect(rig, source=(address, security | {"password_file": "wrong"}), destination=login(secured, "destination"))

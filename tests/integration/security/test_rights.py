@@ -73,7 +73,7 @@ def test_check_names_every_missing_right_at_once(secured: Secured) -> None:
     assert f"no right to Create on topic '{NAME}.new'" in output
 
 
-def test_check_tells_topics_that_do_not_exist_apart_from_topics_that_are_not_visible(secured: Secured) -> None:
+def test_check_distinguishes_missing_topics_from_invisible_topics(secured: Secured) -> None:
     rig = secured.as_user("scorer")
 
     def details(*flags: str, code: int = 0) -> dict[str, str]:
@@ -160,7 +160,7 @@ def test_the_judge_reads_with_its_least_rights(secured: Secured) -> None:
     assert json.loads(completed.stdout)["verdict"] == "hold"
 
 
-def test_a_rollout_goes_its_way_with_the_least_rights(secured: Secured) -> None:
+def test_a_rollout_works_with_the_least_rights(secured: Secured) -> None:
     path = secured.rig.folder / "plan.yaml"
     path.write_text("candidate: 2.0.0\nsteps: [{canary: 50%}, {promote: true}]\n")
     secured.as_user("watcher").run("scorer", "promote", "scorer.yaml", "--to", "1.0.0")
@@ -181,7 +181,7 @@ def test_a_rollout_goes_its_way_with_the_least_rights(secured: Secured) -> None:
     assert "no right" not in controller.said
 
 
-def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_away(secured: Secured) -> None:
+def test_the_console_reads_with_its_least_rights_and_names_a_revoked_right(secured: Secured) -> None:
     needed = rights.console(NAME)
     secured.broker.users({"console": list(needed.values())})
     with console(secured.as_user("console")) as address:
@@ -206,7 +206,7 @@ def scored(secured: Secured) -> int:
     ("right", "delivery"),
     [*((right, "exactly-once") for right in ("output", "input", "group", "transactions")), ("output", "at-least-once")],
 )
-def test_a_right_that_is_taken_away_ends_a_running_scorer(secured: Secured, right: str, delivery: str) -> None:
+def test_a_revoked_right_ends_a_running_scorer(secured: Secured, right: str, delivery: str) -> None:
     user = f"revoked-{right}-{delivery}"
     needed = rights.scorer(NAME)
     secured.broker.users({user: list(needed.values())})

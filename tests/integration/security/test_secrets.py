@@ -28,7 +28,7 @@ EVERYTHING = {"debug": "all", "log_level": 7}
 """The client's own log, as loud as it can be."""
 
 
-def heard(rig: Rig, *arguments: str, program: str = "scorer") -> str:
+def output_of(rig: Rig, *arguments: str, program: str = "scorer") -> str:
     completed = warm.run([command(program), *arguments], rig.folder)
     return (completed.stdout + completed.stderr).decode()
 
@@ -41,17 +41,17 @@ def loud(secured: Secured) -> Iterator[Secured]:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_no_command_tells_a_password_that_the_broker_refuses(loud: Secured, words: str) -> None:
+def test_no_command_prints_a_password_that_the_broker_refuses(loud: Secured, words: str) -> None:
     secret = "hush-hush-0815"
     (loud.folder / "refused").write_text(secret)
     rig = loud.configure("SCRAM", loud.login("scorer", password_file="refused"))
     verb, *flags = words.split()
-    output = heard(rig, verb, "scorer.yaml", *flags)
+    output = output_of(rig, verb, "scorer.yaml", *flags)
     assert output
     assert secret not in output
 
 
-def test_a_scorer_that_works_tells_nothing_either(loud: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_scorer_prints_no_password(loud: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     security = loud.login("scorer")
     del security["password_file"]
     monkeypatch.setenv("SCORER_KAFKA__SECURITY__PASSWORD", loud.broker.password)
@@ -84,10 +84,10 @@ def test_the_audit_takes_a_file_of_client_properties_and_keeps_it(secured: Secur
     address = secured.broker.address("SCRAM")
     topics = ("--bootstrap-servers", address, "--input", f"{NAME}.events", "--output", f"{NAME}.scores", "--json")
     options = ("--dead", f"{NAME}.dead", "--kafka-config", str(file))
-    report = json.loads(heard(rig, "audit", *topics, *options, program="publisher"))
+    report = json.loads(output_of(rig, "audit", *topics, *options, program="publisher"))
     assert "missing" in report
     file.write_text(file.read_text().replace("sasl.password = ", "sasl.password "))
-    output = heard(rig, "audit", *topics, *options, program="publisher")
+    output = output_of(rig, "audit", *topics, *options, program="publisher")
     assert f"{file}:6" in " ".join(output.replace("│", "").split()) or "has no '='" in output
     assert secured.broker.password not in output
 

@@ -119,7 +119,7 @@ def test_a_run_without_the_right_to_the_lease_names_it(secured: Secured, ground:
 
 
 @pytest.mark.parametrize("missing", ["labels", "trigger", "all but Describe"])
-def test_what_a_run_lacks_to_commit_is_named(secured: Secured, ground: Ground, missing: str) -> None:
+def test_the_missing_right_to_commit_is_named(secured: Secured, ground: Ground, missing: str) -> None:
     training, settings = load(as_user(secured, ground, "training"))
     frozen = freeze(settings, training, time.time_ns() // 1_000_000)
     user = DESCRIBES if missing == "all but Describe" else without("training", missing)

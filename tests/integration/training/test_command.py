@@ -133,7 +133,7 @@ def test_too_few_labels_end_a_run_and_too_few_rows_are_refused(stage: Stage) -> 
     assert stage.found("--set", "labels.coverage=0.96")["rows"]["labelled"] > 0, "configured otherwise, it is another run"
 
 
-def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
+def test_a_copy_that_was_killed_continues_as_it_was_frozen(stage: Stage) -> None:
     stage.write(MANY)
     runs = stage.folder / "runs"
     command = [*TRAIN, "run", "training.yaml", "--until", "join"]

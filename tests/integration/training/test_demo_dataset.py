@@ -61,7 +61,7 @@ def test_outcomes_are_those_of_the_flights_that_arrived(lap: list[flights.Event]
     assert cancelled not in outcomes
 
 
-def test_more_events_than_flights_go_on_with_further_laps(lap: list[flights.Event]) -> None:
+def test_more_events_than_flights_continue_with_further_laps(lap: list[flights.Event]) -> None:
     count = 2 * FLIGHTS + 3
     ids = [str(event["flight_id"]) for event in islice(flights.events(), count)]
     assert len(set(ids)) == len(ids) == count

@@ -87,7 +87,7 @@ def test_the_second_version_takes_fields_that_the_first_does_not() -> None:
     assert first["dest"].shape == second["dest"].shape == (2, 1)
 
 
-def test_the_second_version_is_better_and_the_cards_say_what_is_measured() -> None:
+def test_the_second_version_is_better_and_the_cards_have_the_measured_values() -> None:
     events, outcomes = list(islice(flights.events(), 56_463)), flights.outcomes()
     measured = {}
     for version in VERSIONS:

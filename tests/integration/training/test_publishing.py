@@ -69,7 +69,7 @@ class Dying(RemoteStore):
 
 
 @in_registry
-def test_a_run_that_is_killed_leaves_each_thing_once(
+def test_a_killed_run_publishes_each_artifact_once(
     registry: DockerRegistry, folder: Path, records: Path, copied: Copied
 ) -> None:
     """At every eighth write, and at each of the last ones, which are the signature's list, the history and the channel."""
@@ -91,7 +91,9 @@ def new_repository(registry: DockerRegistry) -> reference.ModelReference:
 
 
 @in_registry
-def test_processes_of_one_run_leave_each_thing_once(remote: RemoteStore, folder: Path, records: Path, copied: Copied) -> None:
+def test_concurrent_processes_of_a_run_publish_each_artifact_once(
+    remote: RemoteStore, folder: Path, records: Path, copied: Copied
+) -> None:
     context = multiprocessing.get_context("spawn")
     place = remote.repository
     processes = [context.Process(target=publish_at, args=(place, folder, records, copied)) for _ in range(3)]
@@ -108,7 +110,7 @@ def publish_at(place: str, folder: Path, records: Path, copied: Copied) -> None:
 
 
 @in_registry
-def test_a_second_run_judges_again_where_somebody_moved_in_between(
+def test_a_second_run_judges_again_if_the_channel_moved_meanwhile(
     remote: RemoteStore, folder: Path, records: Path, copied: Copied, make_package: MakePackage
 ) -> None:
     publish(remote, folder, records, copied)
@@ -195,7 +197,7 @@ def begin(settings: Settings, plan: Path, digest: str, judged: ComparedChampion,
     return begin_once(settings, plan, VERSION, digest, judged, run, "training@host")
 
 
-def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged_against(
+def test_a_run_starts_one_rollout_beside_the_champion_that_it_was_judged_against(
     settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]
 ) -> None:
     store, digest = rivals
@@ -219,7 +221,7 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     assert judged_by(overtaken.by) == ComparedChampion(judged.digest, 2)
 
 
-def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
+def test_two_processes_start_one_rollout(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
     store, digest = rivals
     judged = judged_by(standing(store, "prod"))
     context = multiprocessing.get_context("spawn")
@@ -233,7 +235,9 @@ def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals:
         assert len(ledger.rollouts) == 1
 
 
-def test_a_rollout_that_cannot_begin_says_why(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
+def test_a_rollout_that_cannot_start_reports_the_reason(
+    settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]
+) -> None:
     store, digest = rivals
     judged = judged_by(standing(store, "prod"))
     with pytest.raises(Fatal, match="but this run pushed"):
@@ -260,7 +264,7 @@ def committed(settings: Settings) -> list[tuple[int, int]]:
     return [(position.partition, position.next) for position in groups.positions(f"{settings.name}.training")]
 
 
-def test_the_triggers_group_stands_at_the_ends_of_the_labels_and_never_goes_back(settings: Settings) -> None:
+def test_the_offsets_of_the_triggers_group_are_the_ends_of_the_labels_and_never_decrease(settings: Settings) -> None:
     positions: list[Any] = [
         commit_label_offsets.commit(settings, frozen(settings, *ends)) for ends in ((5, 0), (5, 0), (3, 9), (7, 7))
     ]

@@ -81,7 +81,7 @@ def test_training_again_gives_the_same_bytes(slice_csv: Path, trained: tuple[Pat
 
 
 @pytest.mark.parametrize("months", ["8-9", "0", "5-3", "spring", "1-8-8", ""])
-def test_months_that_are_held_out_or_none_are_refused(months: str) -> None:
+def test_held_out_months_and_invalid_months_are_refused(months: str) -> None:
     with pytest.raises(typer.BadParameter, match=re.escape(repr(months))):
         train.month_range(months)
 
@@ -90,7 +90,7 @@ def test_months_that_are_held_out_or_none_are_refused(months: str) -> None:
     ("verb", "flag", "value"),
     [("train", "--months", "1-9"), ("train", "--data", "absent.csv"), ("extract", "--data", "absent.csv")],
 )
-def test_what_is_refused_ends_the_verb_before_it_writes(verb: str, flag: str, value: str, tmp_path: Path) -> None:
+def test_invalid_arguments_end_the_verb_before_it_writes(verb: str, flag: str, value: str, tmp_path: Path) -> None:
     completed = run(verb, flag, value, "--out", tmp_path / "out")
     assert completed.returncode == 2
     assert value in completed.stderr

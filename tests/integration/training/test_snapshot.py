@@ -124,7 +124,7 @@ def test_copies_of_a_freeze_are_the_same_to_the_byte_whatever_is_written_later(s
     assert copy(stage.settings, stage.frozen(), stage.folder).digest != first.digest
 
 
-def test_a_whole_copy_is_taken_and_one_that_is_not_is_made_again(stage: Stage, admin: AdminClient) -> None:
+def test_a_complete_copy_is_reused_and_an_incomplete_one_is_recreated(stage: Stage, admin: AdminClient) -> None:
     frozen = stage.frozen()
     first = copy(stage.settings, frozen, stage.folder)
     path = stage.folder / path_of("events", (stage.topic, 0))
@@ -134,7 +134,7 @@ def test_a_whole_copy_is_taken_and_one_that_is_not_is_made_again(stage: Stage, a
     assert copy(stage.settings, frozen, stage.folder) == first
 
 
-def test_what_a_killed_copy_has_left_is_not_taken(stage: Stage) -> None:
+def test_files_of_a_killed_copy_are_not_reused(stage: Stage) -> None:
     frozen = stage.frozen()
     partial = stage.folder.with_name(f"{stage.folder.name}.part") / path_of("events", (stage.topic, 7))
     partial.parent.mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_offsets_that_retention_has_removed_are_named(stage: Stage, admin: Admin
     assert not stage.folder.exists()
 
 
-def test_a_topic_made_again_is_another(stage: Stage, admin: AdminClient, make_topics: MakeTopics) -> None:
+def test_a_recreated_topic_is_another_topic(stage: Stage, admin: AdminClient, make_topics: MakeTopics) -> None:
     frozen = stage.frozen()
     settle(admin.delete_topics([stage.topic]))
     until(lambda: stage.topic not in admin.list_topics(timeout=10).topics, "the topic's end")
@@ -177,14 +177,14 @@ def test_another_cluster_is_refused(stage: Stage) -> None:
     assert raised.value.exit_code == REFUSED
 
 
-def test_a_topic_that_is_not_there_is_named(stage: Stage) -> None:
+def test_a_missing_topic_is_named(stage: Stage) -> None:
     labels = stage.settings.labels.model_copy(update={"topic": f"{stage.labels_topic}s"})
     with pytest.raises(Fatal, match=f"no topic '{stage.labels_topic}s'") as raised:
         freeze(stage.settings.model_copy(update={"labels": labels}), stage.training, stage.now)
     assert raised.value.exit_code == USAGE
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(stage: Stage) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_files(stage: Stage) -> None:
     frozen = stage.frozen()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))

@@ -27,8 +27,8 @@ from training.snapshot.files import Frozen
 from training.snapshot.freeze import freeze
 
 PARTITIONS = 3
-SAID = trigger()
-ENOUGH = int(SAID["activationLagThreshold"]) + 1
+TRIGGER_METADATA = trigger()
+ENOUGH = int(TRIGGER_METADATA["activationLagThreshold"]) + 1
 """Labels, the fewest that begin a run."""
 NEVER = -1
 """The position of a partition that nobody has committed."""
@@ -45,7 +45,7 @@ def lag_of(ends: Mapping[int, int], committed: Mapping[int, int], metadata: Mapp
     return total
 
 
-def runs_begun(lag: int, metadata: Mapping[str, str], running: int = 0, max_replicas: int = 1) -> int:
+def runs_to_start(lag: int, metadata: Mapping[str, str], running: int = 0, max_replicas: int = 1) -> int:
     """How many runs KEDA begins (pkg/scaling/scaledjob/metrics.go; the strategy `default` of pkg/scaling/executor). Pure."""
     active = lag > int(metadata["activationLagThreshold"])
     return max(0, math.ceil(min(lag / int(metadata["lagThreshold"]), max_replicas)) - running) if active else 0
@@ -101,11 +101,11 @@ class Stage(NamedTuple):
                 for partition in partitions
             }
             committed = consumer.committed(partitions, timeout=ANSWER_SECONDS)
-        return lag_of(ends, {position.partition: max(position.offset, NEVER) for position in committed}, SAID)
+        return lag_of(ends, {position.partition: max(position.offset, NEVER) for position in committed}, TRIGGER_METADATA)
 
     @property
     def begins(self) -> bool:
-        return runs_begun(self.lag(), SAID) == 1
+        return runs_to_start(self.lag(), TRIGGER_METADATA) == 1
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_run_takes_the_labels_that_it_froze_and_no_others(stage: Stage) -> Non
     assert (stage.lag(), stage.begins) == (0, False)
 
 
-def test_offsets_that_expired_begin_one_run_which_finds_nothing_new_and_commits_again(stage: Stage) -> None:
+def test_expired_offsets_start_one_run_that_finds_no_new_labels_and_commits_again(stage: Stage) -> None:
     stage.write(ENOUGH)
     last = stage.freeze()
     stage.commit(last)
@@ -196,9 +196,9 @@ def test_markers_of_transactions_begin_no_run(stage: Stage) -> None:
 
 
 def test_one_run_at_a_time_however_many_labels_there_are() -> None:
-    assert runs_begun(ENOUGH - 1, SAID) == 0
-    assert [runs_begun(ENOUGH * times, SAID) for times in (1, 2, 1_000)] == [1, 1, 1]
-    assert [runs_begun(ENOUGH * times, SAID, running=1) for times in (1, 2, 1_000)] == [0, 0, 0]
+    assert runs_to_start(ENOUGH - 1, TRIGGER_METADATA) == 0
+    assert [runs_to_start(ENOUGH * times, TRIGGER_METADATA) for times in (1, 2, 1_000)] == [1, 1, 1]
+    assert [runs_to_start(ENOUGH * times, TRIGGER_METADATA, running=1) for times in (1, 2, 1_000)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_one_run_at_a_time_however_many_labels_there_are() -> None:
     [({}, 12), ({"offsetResetPolicy": "latest"}, 4), ({"scaleToZeroOnInvalidOffset": "true"}, 3)],
 )
 def test_other_settings_would_not_see_labels_of_a_group_without_offsets(changed: dict[str, str], lag: int) -> None:
-    assert lag_of({0: 9, 1: 5}, {0: NEVER, 1: 2}, {**SAID, **changed}) == lag
+    assert lag_of({0: 9, 1: 5}, {0: NEVER, 1: 2}, {**TRIGGER_METADATA, **changed}) == lag
