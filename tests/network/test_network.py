@@ -1,4 +1,4 @@
-"""The recipe `network` in one process: checkpoints, ONNX beside torch, and rows that nobody would wish for."""
+"""The recipe `network` in one process: checkpoints, ONNX beside torch, and degenerate rows."""
 
 import hashlib
 from collections.abc import Callable
@@ -164,14 +164,14 @@ def test_degenerate_rows_give_a_model(tmp_path: Path, name: str) -> None:
     HOSTILE[name](tensors)
     rows = of(tensors, ROWS.outcomes)
     model = fitted(tmp_path, rows, epochs=2)
-    for scored_rows in (rows, ROWS):  # what it was trained on, and what it has never seen
+    for scored_rows in (rows, ROWS):  # the training rows, and unknown rows
         scores = model.scores(scored_rows.tensors)
         assert np.isfinite(scores).all()
         assert np.abs(by_onnx(model, scored_rows) - scores).max() <= PARITY
 
 
 def test_an_unknown_name_is_like_a_rare_one(tmp_path: Path) -> None:
-    """Rare names and hidden ones have taught what an unknown one says."""
+    """Rare and hidden names train the representation of an unknown one."""
     tensors = {tensor: values.copy() for tensor, values in ROWS.tensors.items()}
     tensors["dest"][:4] = "rare"
     model = fitted(tmp_path, of(tensors, ROWS.outcomes))

@@ -1,4 +1,4 @@
-"""Networks trained by several processes: how many, and which of them are killed, leaves no trace in the model."""
+"""Networks trained by several processes: how many, and which of them are killed, does not change the model."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of one process that nothing happens to."""
+    """Return the digest of one undisturbed process."""
     return digest(tmp_path_factory.mktemp("alone"), EPOCHS, 1)
 
 

@@ -27,7 +27,7 @@ PINNED = {
 
 
 def environment(name: str) -> Path:
-    """The Python of a server's own virtual environment; made where it is not there whole."""
+    """Return the Python of a server's virtual environment; create the environment if it is incomplete."""
     folder = CACHE / name
     folder.mkdir(parents=True, exist_ok=True)
     python, marker = folder / "bin" / "python", folder / "installed"

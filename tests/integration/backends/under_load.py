@@ -24,7 +24,7 @@ SLOW_SECONDS = 3.0
 
 
 class UnderLoad:
-    """Nothing lost, nothing doubled, nothing dead-lettered, and each event scored by exactly one version."""
+    """No event is lost, doubled or dead-lettered, and exactly one version scores each event."""
 
     kind: ClassVar[str]
 

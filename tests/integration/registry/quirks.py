@@ -20,7 +20,7 @@ CREDENTIALS = "Basic " + base64.b64encode(b"user:secret").decode()
 
 
 class Clock:
-    """A clock that moves only while somebody sleeps."""
+    """A clock that moves only in `sleep`."""
 
     def __init__(self) -> None:
         self.now = 0.0

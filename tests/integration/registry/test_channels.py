@@ -1,4 +1,4 @@
-"""Channels in a real registry: moved, gone back from, pruned, and races that are lost."""
+"""Channels in a real registry: moves, rollbacks, pruning, and lost races."""
 
 import threading
 from collections.abc import Iterator

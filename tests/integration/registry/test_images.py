@@ -72,7 +72,7 @@ def drop_layers(entry: Path, old: bytes, new: bytes) -> None:
 def test_a_signed_image_cannot_be_swapped_in_a_shared_cache(
     remote: RemoteStore, make_package: MakePackage, tmp_path: Path, swap: Callable[[Path, bytes, bytes], None]
 ) -> None:
-    """Whoever may write the cache has no key: the model is fetched again, or refused where the registry is away."""
+    """A writer of the cache has no key: the model is fetched again, or refused if the registry is unavailable."""
     (tmp_path / "one.pub").write_bytes(ONE.public().pem())
     (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
     root, weights, other_weights = tmp_path / "cache", b"good" * 1000, b"evil" * 1000

@@ -145,7 +145,7 @@ def test_a_promotion_waits_until_the_registry_shows_it(
     _, registry = start(lag=lag, replicas=replicas)
 
     def reopened() -> RemoteStore:
-        """As another process opens the repository."""
+        """Open the repository as another process does."""
         return opened(server, registry.clock)
 
     push_versions(reopened(), make_package, "1.0.0", "2.0.0")

@@ -58,7 +58,7 @@ def test_a_list_that_is_not_given_is_no_empty_list(start: Start, server: Hostile
 
 @pytest.mark.parametrize("status", [400, 404, 405, 416, 501])
 def test_a_page_that_is_linked_and_not_given_is_no_end_of_the_list(start: Start, server: Hostile, status: int) -> None:
-    """Else moves and versions would seem to be gone."""
+    """Otherwise moves and versions would seem to be deleted."""
     store, registry = start(tags_page=2)
     target = put_manifest(store, "one")
     store.move_tags(dict.fromkeys(("a", "b", "c"), target), expect={})

@@ -19,7 +19,7 @@ from tests.unit.model_registry.keyring import NOW, ONE, trusted, version
 
 @pytest.mark.parametrize("confirms", [True, False])
 def test_a_signature_that_is_listed_as_another_type_is_found(start: Start, server: Hostile, confirms: bool) -> None:
-    """The type in the list is the registry's own idea (harbor 19867, oras 1127); `sign` looks as `verify` does."""
+    """The type in the list is the registry's own idea (harbor 19867, oras 1127); `sign` searches as `verify` does."""
     store, registry = start(confirms=confirms)
 
     def mistyped(seen: Seen) -> Reply:
@@ -176,7 +176,7 @@ def test_uncompressed_content_with_a_content_encoding_is_read(
 def test_a_tag_that_is_redirected_to_nothing_is_not_absent(
     start: Start, server: Hostile, elsewhere: Hostile, make_package: MakePackage
 ) -> None:
-    """One registry redirects to a page that answers 404 (source-controller 2050): that is no word on what exists."""
+    """One registry redirects to a page that answers 404 (source-controller 2050): that does not mean that the tag is absent."""
     store, registry = start()
     push_versions(store, make_package, "1.0.0")
     promote(store, "1.0.0")

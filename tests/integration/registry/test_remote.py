@@ -69,7 +69,7 @@ class TestRemoteStore(StoreConformance):
 def test_a_tag_waits_until_the_manifests_of_its_list_are_complete_again(
     registry: DockerRegistry, repository: str, moved: bool
 ) -> None:
-    """As while somebody else pushes the same manifest; who has moved the tag meanwhile is found."""
+    """This happens while another writer pushes the same manifest; a concurrent move of the tag is detected."""
 
     def mend(_: float) -> None:
         path.write_bytes(content)

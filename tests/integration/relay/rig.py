@@ -99,7 +99,7 @@ class RelayRig:
         settle(admin(servers).create_partitions([NewPartitions(self.topic, partitions)]))
 
     def partitions(self, servers: str, topic: str) -> int:
-        """How many there are; 0 where there is no such topic."""
+        """Return the number of partitions; 0 if the topic does not exist."""
         topics = admin(servers).list_topics(timeout=10).topics
         return len(topics[topic].partitions) if topic in topics else 0
 
@@ -108,7 +108,7 @@ class RelayRig:
         return {name: entry.value for name, entry in admin(servers).describe_configs([resource])[resource].result().items()}
 
     def truncate(self, servers: str) -> None:
-        """What retention does: everything so far is gone."""
+        """Delete all records so far, as retention does."""
         ends = [TopicPartition(self.topic, p, OFFSET_END) for p in range(self.partitions(servers, self.topic))]
         settle(admin(servers).delete_records(ends))
 

@@ -1,4 +1,4 @@
-"""Where the facts do not fit together the relay stops with code 3, says both, and names the command that goes on."""
+"""If the facts contradict each other, the relay stops with code 3, reports both, and names the command that continues."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ ATTEMPTS = 20  # it is the second or third at the latest
 
 
 def recreate_source(rig: RelayRig) -> None:
-    """Deleted and made again, with a log that is longer than the position."""
+    """Delete and recreate the source, with a log that is longer than the position."""
     rig.delete(rig.source)
     rig.create(rig.source)
     rig.fill(800)
@@ -237,7 +237,7 @@ def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[CopyRefused | 
     return outcomes, raced
 
 
-def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:
+def test_missing_topics_are_named(make_relay: MakeRelay) -> None:
     rig = make_relay(destination={"create_topics": False})
     assert f"topic {rig.name}.checkpoints does not exist" in rig.refused(2)
     assert f"topic {rig.topic} does not exist in eu" in str(rig.json("check", "--create", code=1)["checks"])

@@ -1,4 +1,4 @@
-"""`publisher failover` between two real clusters: a consumer group goes on where it stopped in the other, and comes back."""
+"""`publisher failover` between two real clusters: a consumer group continues in the other where it stopped, and returns."""
 
 import json
 import subprocess
@@ -63,7 +63,7 @@ def homeward(make_relay: MakeRelay, outward_rig: RelayRig, group: str) -> RelayR
 
 
 def complete(rig: RelayRig) -> bool:
-    """Whether the relay has kept, beside its checkpoints, that everything was copied."""
+    """Return True if the relay has recorded beside its checkpoints that everything was copied."""
     checkpoints = [m for m in auditor.read(rig.destination, f"{rig.name}.checkpoints") if (m.key() or b"").endswith(b"/source")]
     return bool(checkpoints) and json.loads(checkpoints[-1].value() or b"")["complete_ms"] > 0
 

@@ -1,4 +1,4 @@
-"""Nothing is lost, doubled or reordered, whatever dies: the relay at every step, and either broker."""
+"""No record is lost, doubled or reordered if the relay dies at any step, or either broker."""
 
 import signal
 

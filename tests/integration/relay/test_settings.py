@@ -91,8 +91,10 @@ def live_status_reports_progress(rig: RelayRig, relay: Service) -> None:
 
 
 def all_is_copied(lanes: Sequence[Mapping[str, int]], records: int) -> bool:
-    """Whether the lanes tell of all these records and of their transactions, of at most 50 records each. A look that falls
-    between two counts sees the one before the other."""
+    """Return True if the lanes report all these records, and their transactions of at most 50 records each.
+
+    A report between two updates may have one count without the other.
+    """
     return sum(lane["records"] for lane in lanes) == records and sum(lane["transactions"] for lane in lanes) >= records / 50
 
 

@@ -1,4 +1,4 @@
-"""Taking over: nobody waits for what a dead process has left open, and who loses a lane finds by whom."""
+"""Takeover: no process waits for the open transactions of a dead one, and a process that loses a lane names the new owner."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

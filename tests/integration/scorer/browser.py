@@ -25,7 +25,7 @@ FLAGS = [
 
 @contextmanager
 def console(rig: Rig, *flags: str) -> Iterator[str]:
-    """Its address. It has to end with 0 when it is asked to."""
+    """Yield the address of a console, which must end with 0 when it is stopped."""
     arguments = [command("scorer"), "console", "scorer.yaml", "--listen", "127.0.0.1:0", *flags]
     running = Program(arguments, rig.folder / "console.log", cwd=rig.folder)
     try:

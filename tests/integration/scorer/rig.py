@@ -173,7 +173,7 @@ class Rig:
         self.admin.incremental_alter_configs([resource])[resource].result()
 
     def make_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic, and wait until the broker tells of it; one that was deleted a moment ago may not be gone yet."""
+        """Create a topic, and wait until the broker lists it; a recently deleted one may still exist."""
 
         def made() -> bool:
             try:
@@ -188,7 +188,7 @@ class Rig:
         until(lambda: self.leaders(topic) == partitions, f"the leaders of topic {topic}")
 
     def leaders(self, topic: str) -> int:
-        """How many partitions of a topic have one, as the broker tells it to those who ask."""
+        """Return the number of partitions of a topic that have a leader, by the broker's metadata."""
         topics = self.admin.list_topics(timeout=10).topics
         return sum(p.leader >= 0 for p in topics[topic].partitions.values()) if topic in topics else 0
 
@@ -225,7 +225,7 @@ class Rig:
         return rows
 
     def delete_records(self, topic: str) -> None:
-        """What retention does: everything in the topic is gone."""
+        """Delete all records of the topic, as retention does."""
         metadata = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
         partitions = [TopicPartition(topic, p, OFFSET_END) for p in metadata]
         settle(self.admin.delete_records(partitions))
@@ -253,7 +253,7 @@ class Rig:
         return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
 
     def faults(self) -> dict[str, int]:
-        """What the second auditor finds wrong, and how often."""
+        """Return the faults that the second auditor reports, with their counts."""
         return {name: count for name, count in self.audit().items() if name != "inputs" and count}
 
     def assert_clean(self, **counts: int) -> None:

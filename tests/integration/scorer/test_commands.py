@@ -1,4 +1,4 @@
-"""What operators type, right and wrong, on the real broker."""
+"""Valid and invalid commands of operators, on the real broker."""
 
 import json
 import random
@@ -235,7 +235,7 @@ def test_without_a_backend_one_line_names_the_package_to_install(make_rig: MakeR
 def test_emit_names_the_limit_that_an_event_exceeds(make_rig: MakeRig) -> None:
     """What is sent together stays below the topic's limit, so that an event is rejected for its own size alone."""
     rig = make_rig()
-    rig.create(code=1)  # there is no model yet
+    rig.create(code=1)  # no model exists yet
     rig.alter(rig.events_topic, "max.message.bytes", "20000")
     noise = random.Random(5).randbytes(40_000).hex()
     assert rig.emit([{"id": f"{n}", "noise": noise[100 * n : 100 * n + 100]} for n in range(500)], key=None) == 500
@@ -266,7 +266,7 @@ def test_emit_writes_only_events_and_reports_their_number(make_rig: MakeRig) -> 
 
 
 def counts(written: int, skip: int) -> dict[str, int]:
-    """What emit reports where nothing is in doubt."""
+    """Return the report of emit without uncertain events."""
     return {"written": written, "uncertain": 0, "rejected": 0, "skip": skip, "repeated": 0}
 
 

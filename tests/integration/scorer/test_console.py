@@ -1,4 +1,4 @@
-"""The console on a real broker and a real registry, in Debian's Chromium; and what it says when both are away."""
+"""The console on a real broker and a real registry, in Debian's Chromium; and its pages when both are unavailable."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def swap_is_seen_live(rig: Rig, page: Page) -> None:
 
 
 def version_is_rolled_back(rig: Rig, page: Page) -> None:
-    """With a reason, which stands in the history; the command beside the form is the one that does the same."""
+    """With a reason, which the history shows; the command beside the form is the one that does the same."""
     form = page.locator("form[action='/actions/rollback']")
     form.get_by_label("Reason").fill("it's worse")
     expect(form.locator("pre")).to_contain_text("""--reason 'it'"'"'s worse'""")

@@ -1,4 +1,4 @@
-"""A rollout in the console on a real broker, in Debian's Chromium: its steps as they are told, and what a person asks for."""
+"""A rollout in the console on a real broker, in Debian's Chromium: its recorded steps, and a person's requests."""
 
 import time
 
@@ -35,7 +35,7 @@ JUNK = (
 
 
 def rollout_is_followed(rig: Rig, page: Page) -> None:
-    """Its steps show as they are told, without a reload."""
+    """Its steps appear as they are recorded, without a reload."""
     expect(page.locator("#plan")).to_contain_text("No rollout was started.")
     page.evaluate("document.body.dataset.kept = 'yes'")
     now = time.time()

@@ -50,7 +50,7 @@ def test_of_two_processes_that_start_together_one_ends_and_a_third_is_refused(ma
         survivor.ready()
         until(lambda: survivor.metric("scorer_assigned_partitions") == 4, "all partitions")
         commits = survivor.metric("scorer_commits_total")
-        # each producer of the pool may have been fenced, and is told so at its next turn
+        # each producer of the pool may have been fenced, and gets the error at its next use
         until(lambda: survivor.metric("scorer_commits_total") >= commits + 2 * POOL_SIZE, "a turn of each producer")
         recoveries = survivor.said.count("recovering")
         third = rig.start("a")

@@ -1,4 +1,4 @@
-"""Ids of events that identify nothing, or cannot be read: every score can be told from every other by its id."""
+"""Ids of events that identify nothing, or cannot be read: every score still has a unique id."""
 
 from tests.integration.scorer.rig import MakeRig, until
 

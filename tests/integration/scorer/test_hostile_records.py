@@ -47,7 +47,7 @@ def letters(rig: Rig) -> dict[int, dict[str, str]]:
 
 
 def answered(rig: Rig, count: int) -> None:
-    """Wait until the group is behind so many events of partition 0, by the first process that was started."""
+    """Wait until the first process has committed the group behind this many events of partition 0."""
     scorer = rig.scorers[0].process
     until(lambda: rig.marks().get(0, {}).get("offset") == count or scorer.poll() is not None, "all answers")
     assert scorer.poll() is None, rig.scorers[0].said

@@ -80,7 +80,7 @@ def test_records_are_taken_as_the_client_reads_them(broker: Broker, make_topics:
 
 @pytest.mark.debian("cc")
 def test_a_deleted_topic_ends_no_process_and_other_errors_are_reported(broker: Broker) -> None:
-    """The library tells of the topic by a callback, to whoever takes records; of the rest in a poll."""
+    """The library reports the topic by a callback, when records are taken, and other errors in a poll."""
     errors: list[KafkaError] = []
     soon: dict[str, str | int | float | bool] = {
         "topic.metadata.propagation.max.ms": 1,

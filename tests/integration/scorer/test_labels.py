@@ -101,7 +101,7 @@ def shows_quality(rig: Rig) -> dict[str, Any]:
 
 
 def checked(rig: Rig, *flags: str, code: int = 0) -> str:
-    """What `scorer check` says of the labels."""
+    """Return the detail of the labels in the report of `scorer check`."""
     checks = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)["checks"]
     (check,) = [each for each in checks if each["check"] == "labels"]
     assert check["ok"] is (code == 0)
@@ -109,7 +109,7 @@ def checked(rig: Rig, *flags: str, code: int = 0) -> str:
 
 
 def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
-    rig.run("scorer", "labels", "scorer.yaml", code=1)  # no score, no label: nothing to tell is no success
+    rig.run("scorer", "labels", "scorer.yaml", code=1)  # no score, no label: an empty report is no success
     early = [label(n, "high") for n in range(10) if n % 4] + [label(5_000, "low"), label(5_001, 1)]
     write_labels(rig, early)  # before their events
     assert "9 of the newest 9 labels" in checked(rig)

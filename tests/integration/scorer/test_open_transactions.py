@@ -67,7 +67,7 @@ def write(writing: Producer, consumer: Consumer, *, position: int, record: bool 
 
 
 class Enough(Exception):
-    """Ends a wait that would go on."""
+    """Ends a wait that would continue."""
 
 
 def alarmed(
@@ -94,12 +94,12 @@ def after_one_is_forgotten(cluster: Cluster, caplog: pytest.LogCaptureFixture) -
     """Kill the broker in a transaction until it forgets to end one, which a busy machine's broker does not always do. The
     next producer of the id, for which the broker says that everything is decided, and a member of the group."""
     for _ in range(TRIES):
-        consumer = member(cluster)  # a new one each time: a broker that comes back late knows the old one no more
+        consumer = member(cluster)  # a new one each time: a broker that returns late no longer knows the old one
         _, begin = consumer.get_watermark_offsets(TopicPartition(WRITTEN, 1), timeout=20)
         where = rf"{WRITTEN}\[1\] from offset {begin} on"
         write(producer(cluster, TIMEOUT_MS), consumer, position=2)
         cluster.nodes[0].kill()
-        forgotten = alarmed(caplog, watch(cluster), where, cluster.nodes[0].start)  # brokers that are away are waited for
+        forgotten = alarmed(caplog, watch(cluster), where, cluster.nodes[0].start)  # unavailable brokers are waited for
         second = producer(cluster, TIMEOUT_MS)
         if forgotten and alarmed(caplog, watch(cluster, -1.9), where):
             return second, consumer

@@ -1,4 +1,4 @@
-"""What is away is waited for in the process: alive, not ready, saying why; then everything is answered once."""
+"""A scorer waits for unavailable dependencies: alive, not ready, with the reason; then each event is answered once."""
 
 import contextlib
 import json
@@ -172,7 +172,7 @@ def test_a_topic_that_is_recreated_after_its_leaders_changed_is_read(
 
 
 def test_brokers_that_come_back_at_other_addresses_are_found(tmp_path: Path, unique: str) -> None:
-    """As after a move to other machines: only what the bootstrap servers tell is right any more."""
+    """As after a move to other machines: only the addresses from the bootstrap servers are still right."""
     doors, listens = Proxies(3), free_ports()[0]
     bootstrap, first, second = doors.ports
 

@@ -1,4 +1,4 @@
-"""What scorers take from a registry and what they refuse, by name, while they go on scoring; and what they keep on disk."""
+"""Versions that scorers load or refuse by name while they continue to score; and the contents of their cache."""
 
 import resource
 from collections.abc import Callable

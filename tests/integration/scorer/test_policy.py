@@ -1,4 +1,4 @@
-"""A scorer with a policy, on the real broker: what nobody trusted signed is never loaded, with the registry up and down."""
+"""A scorer with a policy, on the real broker: it loads no version without a trusted signature, with the registry up or down."""
 
 import json
 import shutil

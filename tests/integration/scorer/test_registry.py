@@ -1,4 +1,4 @@
-"""Versions out of a real registry: pulled, followed, swapped when told, and going on when the registry is gone."""
+"""Versions out of a real registry: pulls, moves at once, and scoring while the registry is unavailable."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def stocked(make_rig: MakeRig, repository: str, flags: tuple[str, ...], **model:
 
 @pytest.mark.debian("docker-registry")
 def test_a_scorer_follows_a_registry_at_once_and_continues_without_it(make_rig: MakeRig, registry: DockerRegistry) -> None:
-    host = f"127.1:{registry.port}"  # as a name on a network of one's own: nobody knows it for this machine's
+    host = f"127.1:{registry.port}"  # as a name on a private network: no client treats it as this machine
     repository = f"{host}/team/model"
     rig = stocked(make_rig, repository, ("--plain-http-host", host), plain_http=["other:5000", host])
     scorer = rig.start().ready()

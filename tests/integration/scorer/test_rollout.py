@@ -1,4 +1,4 @@
-"""Moves of a channel and the scorers that follow it: told at once, waited for, refused, and not there."""
+"""Moves of a channel and the scorers that follow it: notified at once, waited for, refused, and missing."""
 
 import json
 import signal
@@ -12,17 +12,17 @@ from tests.support.processes import free_port
 
 REPO = "oci:./registry/model"
 PARTITIONS = 4
-TOLD_SECONDS = 2.0  # from the move to the flip of every partition, where the scorers are told
+TOLD_SECONDS = 2.0  # from the move to the flip of every partition, if the scorers are notified
 
 
 @pytest.fixture
 def rig(make_rig: MakeRig) -> Rig:
-    """Two versions, the first in production; a poll that nobody would wait for."""
+    """Two versions, the first in production; a poll interval that no test waits for."""
     return make_rig(model={"poll_seconds": 600}).stocked(PARTITIONS, versions=2)
 
 
 def move_channel(rig: Rig, *arguments: str, code: int = 0) -> Any:
-    """A verb that moves the channel and tells the scorers; what it printed as JSON."""
+    """Run a verb that moves the channel and notifies the scorers; return its JSON."""
     verb, *options = arguments
     return json.loads(rig.run("scorer", verb, "scorer.yaml", *options, "--json", code=code).stdout)
 

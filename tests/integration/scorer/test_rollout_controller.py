@@ -110,7 +110,7 @@ def started(rig: Rig) -> tuple[ScorerProcess, ScorerProcess]:
 
 
 def assert_was_promoted(rig: Rig, status: dict[str, Any]) -> None:
-    """Each step is told, stands in the channel's history with its evidence, and is decided again the same."""
+    """Each step is recorded with its evidence in the channel's history, and its verification gives the same decision."""
     assert status["outcome"] == "completed", status["log"]
     kinds = [(entry["kind"], entry.get("step", -1)) for entry in status["log"]]
     moved = [(kind, step) for step in (1, 2, 3, 3) for kind in ("intended", "moved")]
@@ -282,7 +282,7 @@ def test_unreadable_records_stop_neither_the_controller_nor_people(rig: Rig) -> 
 
 
 def test_a_candidate_that_kills_scorers_is_rolled_back(make_rig: MakeRig) -> None:
-    """At the second death with it in hand scorers refuse it; nothing is lost, and nothing that it did not touch is blamed."""
+    """Scorers refuse it at the second death with it in flight; no event is lost or wrongly dead-lettered."""
     rig = lethal(make_rig, partitions=1)
     rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
     scorer, controller = rig.start("a").ready(), Controller(rig).ready()

@@ -149,7 +149,7 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
 
 @pytest.mark.parametrize("fault", [KILLS_CANDIDATE, BREAKS_CANDIDATE])
 def test_failures_of_a_shadow_are_recorded_and_harm_no_answer(make_rig: MakeRig, fault: float) -> None:
-    """Events that nobody can read, and a candidate that kills the process or breaks its device: the champion neither dies nor
+    """Unreadable events, and a candidate that kills the process or breaks its device: the champion neither dies nor
     examines anything."""
     rig = lethal(make_rig, partitions=1)
     rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")

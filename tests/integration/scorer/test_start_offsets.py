@@ -32,7 +32,7 @@ def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeR
     rig.admin.create_partitions([NewPartitions(rig.events_topic, 4)])[rig.events_topic].result()
     until(lambda: len(rig.admin.list_topics(rig.events_topic, timeout=10).topics[rig.events_topic].partitions) == 4, "4")
     write(rig, 20, 3, start=20)
-    write(rig, 5, 1, start=40)  # nothing was read of it yet: it goes on where it began
+    write(rig, 5, 1, start=40)  # nothing was read of it yet: it continues where it began
     rig.start().ready()
     until(lambda: rig.answered() >= 35, "the events of the partition that was added")
     assert sorted(ids(rig)) == sorted(f"e{n}" for n in range(10, 45))
@@ -59,7 +59,7 @@ def test_a_recreated_topic_is_read_from_its_beginning(make_rig: MakeRig, start: 
     assert sum(swaps[0]["scores_from"]) >= 40
     rig.assert_audited(events=100, gone=40)
     assert scorer.stop() == 0
-    rig.make_again(rig.events_topic, 2)  # while nobody runs
+    rig.make_again(rig.events_topic, 2)  # while no scorer runs
     write(rig, 30, 0, start=2_000)
     rig.start().ready()
     until(lambda: rig.answered() >= 170, "the scores of the newest topic")

@@ -1,4 +1,4 @@
-"""Looks at topics, again and again, leave nothing behind."""
+"""Repeated queries of topics leak no memory."""
 
 import gc
 from collections.abc import Callable, Mapping

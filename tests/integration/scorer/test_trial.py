@@ -20,7 +20,7 @@ def hostile(rig: Rig, name: str, version: str) -> None:
 
 
 def refused(rig: Rig, version: str) -> str:
-    """Why the running scorer refuses a version, once it does."""
+    """Return the reason why the running scorer refuses a version, once it does."""
     reasons: list[str] = []
 
     def known() -> bool:

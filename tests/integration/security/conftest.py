@@ -38,7 +38,7 @@ class Secured:
         return {"protocol": "SSL", "ca_file": str(files.ca), **client_identity} | changes
 
     def configure(self, listener: str, security: dict[str, Any]) -> Rig:
-        """The rig as somebody who may only do what the broker allows this user."""
+        """Configure the rig with the rights of this user only."""
         self.rig.configuration["kafka"].pop("security", None)
         self.rig.configure(kafka={"bootstrap_servers": self.broker.address(listener), "security": security})
         return self.rig

@@ -13,7 +13,7 @@ SOON_SECONDS = 60.0  # to an end: not one try after another for ever; on a busy 
 
 
 def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, Any], tuple[str, ...]]]:
-    """A listener, how a client comes to it, and what the client is told."""
+    """Yield a listener, the client's settings, and the parts of the error message."""
     files = secured.broker.certificates
     tls = {"protocol": "SSL", "ca_file": str(files.ca)}
     (secured.folder / "wrong").write_text("something else")

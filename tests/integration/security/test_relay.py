@@ -1,5 +1,5 @@
 """A relay's users on a secured broker: every setting of both sides, the least rights of each, each one missing, a password that
-ends. One broker stands for both clusters, as two users of it: what either may do is told apart by the user."""
+ends. One broker stands for both clusters, as two users of it: the rights differ by user."""
 
 import threading
 import time

@@ -48,7 +48,7 @@ def slice_csv(rows: list[dict[str, str]], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def trained(slice_csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of packages trained on the slice, and what the verb told about them."""
+    """The folder of packages trained on the slice, and the report of the verb."""
     out = tmp_path_factory.mktemp("packages")
     completed = run("train", "--data", slice_csv, "--out", out, "--months", "2-8", "--sample", "2000", "--json")
     assert completed.returncode == 0, completed.stderr

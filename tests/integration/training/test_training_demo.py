@@ -1,4 +1,4 @@
-"""The demo of the learning loop, as a stranger runs it; and going on with what it leaves running."""
+"""The demo of the learning loop, as a stranger runs it; and continuing with the processes that it leaves running."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The trigger of runs by event, on a real broker: KEDA's own arithmetic on what the broker tells of labels and their group."""
+"""The trigger of runs by event, on a real broker: KEDA's own arithmetic on the broker's offsets of labels and their group."""
 
 import contextlib
 import json
@@ -87,7 +87,7 @@ class Stage(NamedTuple):
         commit(self.settings, frozen)
 
     def expire(self) -> None:
-        """What `offsets.retention.minutes` does to a group without members: its offsets are gone."""
+        """What `offsets.retention.minutes` does to a group without members: its offsets are deleted."""
         settle(self.admin.delete_consumer_groups([self.group]))
 
     def lag(self) -> int:

@@ -16,7 +16,7 @@ HANGS = -666.0
 
 
 class Mixed(MLModel):
-    """`factor` stands in the model's settings."""
+    """The settings of the model contain `factor`."""
 
     async def load(self) -> bool:
         self._factor = np.float32(self.settings.parameters.extra["factor"])

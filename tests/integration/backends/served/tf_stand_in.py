@@ -1,6 +1,6 @@
 """A stand-in for TensorFlow Serving's model server: real SavedModels, run by TensorFlow, behind its two gRPC services.
 
-What it does of the real server, and where that is written, stands in `BEHAVIOURS.md` beside it. It shares no code with the
+`BEHAVIOURS.md` beside it lists the behaviours of the real server that it has, with their sources. It shares no code with the
 product: messages are those of the package tensorflow-serving-api. `tf_stand_in.py PORT`; the file that SLOW_FILE names holds
 the seconds that every request takes, a = -666 takes for ever.
 """
