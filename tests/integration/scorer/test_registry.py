@@ -15,7 +15,7 @@ from tests.integration.scorer.test_demo import demo
 from tests.support import models
 from tests.support.shared_broker import Broker
 
-TOLD_SECONDS, POLL_SECONDS = 2.0, 6.0
+FLIP_SECONDS, POLL_SECONDS = 2.0, 6.0
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_a_scorer_follows_a_registry_at_once_and_continues_without_it(make_rig: 
     until(lambda: [len(s["partitions"]) for s in rig.fleet()] == [4], "the partitions")
     rollout = json.loads(rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--wait", "--json").stdout)["rollout"]
     assert rollout["outcome"] == "flipped"
-    assert rollout["seconds"] < TOLD_SECONDS
+    assert rollout["seconds"] < FLIP_SECONDS
     registry.kill()
     rig.run("model-registry", "--plain-http-host", host, "list", repository, code=4)
     rig.emit(events(50))

@@ -12,7 +12,7 @@ from tests.support.processes import free_port
 
 REPO = "oci:./registry/model"
 PARTITIONS = 4
-TOLD_SECONDS = 2.0  # from the move to the flip of every partition, if the scorers are notified
+FLIP_SECONDS = 2.0  # from the move to the flip of every partition, if the scorers are notified
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def test_notified_scorers_flip_every_partition_within_two_seconds(rig: Rig) -> N
     assert [(s["outcome"], s["version"], s["revision"], s["partitions"]) for s in rollout["scorers"]] == [
         ("flipped", "2.0.0", 2, PARTITIONS // 2)
     ] * 2
-    assert rollout["seconds"] < TOLD_SECONDS
+    assert rollout["seconds"] < FLIP_SECONDS
     rig.emit(events(100, start=100))
     until(lambda: rig.answered() == 200, "the scores of the second version")
     assert [record["version"] for record in rig.scores()].count("2.0.0") == 100
     assert max(swap["at_ms"] for swap in rig.swaps() if swap["version"] == "2.0.0") > 0
     back = move_channel(rig, "rollback", "--reason", "worse", "--wait")
     assert (back["to_version"], back["revision"], back["restores"]) == ("1.0.0", 3, 1)
-    assert back["rollout"]["seconds"] < TOLD_SECONDS
+    assert back["rollout"]["seconds"] < FLIP_SECONDS
     rig.emit(events(100, start=200))
     until(lambda: rig.answered() == 300, "the scores of the version that is back")
     assert [record["version"] for record in rig.scores()].count("1.0.0") == 200
