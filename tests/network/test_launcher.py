@@ -1,4 +1,4 @@
-"""A recipe of one's own under torchrun: as many processes as workers, and none outlives the training."""
+"""A user's recipe under torchrun: as many processes as workers, and none outlives the training."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The recipe `network` in one process: checkpoints, ONNX beside torch, and rows that nobody would wish for."""
+"""The recipe `network` in one process: checkpoints, ONNX beside torch, and degenerate rows."""
 
 import hashlib
 from collections.abc import Callable
@@ -38,8 +38,8 @@ def fitted(
 def by_onnx(model: Perceptron, rows: LabelledRows, output: int = 1) -> NDArray[np.float32]:
     """(B,): what ONNX Runtime answers."""
     session = onnxruntime.InferenceSession(model.onnx(), providers=["CPUExecutionProvider"])
-    found: NDArray[np.float32] = session.run(None, dict(rows.tensors))[0][:, output]
-    return found
+    scores: NDArray[np.float32] = session.run(None, dict(rows.tensors))[0][:, output]
+    return scores
 
 
 def digest(model: Perceptron) -> str:
@@ -64,7 +64,7 @@ def test_onnx_answers_what_torch_does(tmp_path: Path, params: dict[str, Any]) ->
     assert np.abs(by_onnx(model, ROWS) - model.scores(ROWS.tensors)).max() <= PARITY
 
 
-def test_a_larger_budget_goes_on_and_a_smaller_one_is_kept(tmp_path: Path, model: Perceptron) -> None:
+def test_a_larger_budget_continues_and_a_smaller_one_is_kept(tmp_path: Path, model: Perceptron) -> None:
     small = digest(fitted(tmp_path, epochs=2))
     assert digest(fitted(tmp_path)) == digest(model)
     assert sorted(path.name for path in tmp_path.glob(f"*{CHECKPOINT}")) == ["2.npz", f"{EPOCHS}.npz"]
@@ -73,7 +73,7 @@ def test_a_larger_budget_goes_on_and_a_smaller_one_is_kept(tmp_path: Path, model
     assert (tmp_path / "2.npz").stat().st_mtime_ns == begin
 
 
-def test_a_budget_below_every_checkpoint_begins_anew(tmp_path: Path) -> None:
+def test_a_budget_below_every_checkpoint_restarts(tmp_path: Path) -> None:
     fitted(tmp_path)
     assert digest(fitted(tmp_path, epochs=2)) == digest(fitted(tmp_path / "other", epochs=2))
 
@@ -118,10 +118,10 @@ def test_other_parameters_are_refused(tmp_path: Path, params: dict[str, Any]) ->
     assert caught.value.exit_code == USAGE
 
 
-def test_weights_that_became_infinite_are_told(tmp_path: Path) -> None:
+def test_infinite_weights_are_reported(tmp_path: Path) -> None:
     fitted(tmp_path, epochs=1)
-    with np.load(tmp_path / "1.npz") as found:
-        arrays = dict(found)
+    with np.load(tmp_path / "1.npz") as checkpoint:
+        arrays = dict(checkpoint)
     arrays["weights"][5] = np.inf
     np.savez(tmp_path / "1.npz", **arrays)
     with pytest.raises(Fatal, match="infinite within 2 epochs") as caught:
@@ -129,7 +129,7 @@ def test_weights_that_became_infinite_are_told(tmp_path: Path) -> None:
     assert "learning_rate" in caught.value.hint
 
 
-def test_gpus_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_missing_gpus_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="but torch finds 0"):
         Network(gpus=2).fit(ROWS, SIGNATURE, {}, 1, tmp_path, seed=1)
 
@@ -159,29 +159,29 @@ HOSTILE: dict[str, Callable[[dict[str, NDArray[Any]]], None]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_rows_that_nobody_would_wish_for_give_a_model(tmp_path: Path, name: str) -> None:
+def test_degenerate_rows_give_a_model(tmp_path: Path, name: str) -> None:
     tensors = {tensor: values.copy() for tensor, values in ROWS.tensors.items()}
     HOSTILE[name](tensors)
     rows = of(tensors, ROWS.outcomes)
     model = fitted(tmp_path, rows, epochs=2)
-    for asked in (rows, ROWS):  # what it was trained on, and what it has never seen
-        scores = model.scores(asked.tensors)
+    for scored_rows in (rows, ROWS):  # the training rows, and unknown rows
+        scores = model.scores(scored_rows.tensors)
         assert np.isfinite(scores).all()
-        assert np.abs(by_onnx(model, asked) - scores).max() <= PARITY
+        assert np.abs(by_onnx(model, scored_rows) - scores).max() <= PARITY
 
 
-def test_a_name_never_seen_is_like_a_rare_one(tmp_path: Path) -> None:
-    """Rare names and hidden ones have taught what an unknown one says."""
+def test_an_unknown_name_is_like_a_rare_one(tmp_path: Path) -> None:
+    """Rare and hidden names train the representation of an unknown one."""
     tensors = {tensor: values.copy() for tensor, values in ROWS.tensors.items()}
     tensors["dest"][:4] = "rare"
     model = fitted(tmp_path, of(tensors, ROWS.outcomes))
-    asked = {tensor: values[4:44].copy() for tensor, values in tensors.items()}
+    inputs = {tensor: values[4:44].copy() for tensor, values in tensors.items()}
     scores = []
     for name in ("rare", "never seen", "\N{AIRPLANE}", ""):
-        asked["dest"][:] = name
-        scores.append(model.scores(asked))
-        assert np.abs(by_onnx(model, of(asked, ROWS.outcomes[4:44])) - scores[-1]).max() <= PARITY
-    assert all((found == scores[0]).all() for found in scores)
+        inputs["dest"][:] = name
+        scores.append(model.scores(inputs))
+        assert np.abs(by_onnx(model, of(inputs, ROWS.outcomes[4:44])) - scores[-1]).max() <= PARITY
+    assert all((result == scores[0]).all() for result in scores)
     assert (model.scores({tensor: values[4:44] for tensor, values in tensors.items()}) != scores[0]).any()
 
 
@@ -209,7 +209,7 @@ def test_any_dtype_shape_and_a_single_probability(tmp_path: Path) -> None:
     assert ((model.scores(tensors) > 0.5) == (rows.outcomes == 1)).mean() > 0.9
 
 
-def test_push_takes_it(tmp_path: Path, model: Perceptron) -> None:
+def test_push_accepts_it(tmp_path: Path, model: Perceptron) -> None:
     """Checked as a folder that is to become a version: safe, signed for, and its golden examples hold."""
     (tmp_path / "model.onnx").write_bytes(model.onnx())
     (tmp_path / "signature.json").write_text(SIGNATURE.to_json())

@@ -1,4 +1,4 @@
-"""Networks trained by several processes: how many, and which of them are killed, leaves no trace in the model."""
+"""Networks trained by several processes: how many, and which of them are killed, does not change the model."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of one process that nothing happens to."""
+    """Return the digest of one undisturbed process."""
     return digest(tmp_path_factory.mktemp("alone"), EPOCHS, 1)
 
 
@@ -36,21 +36,21 @@ def started(folder: Path, workers: int = 2) -> "subprocess.Popen[str]":
 
 def ended(process: "subprocess.Popen[str]") -> str:
     """What a training that succeeds has printed: the digest."""
-    out, said = process.communicate()
-    assert process.returncode == 0, said
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
     return out.strip()
 
 
 def below(process: "subprocess.Popen[str]") -> dict[str, psutil.Process]:
     """The agent and the workers of a training in its midst: `agent`, `0` and `1`."""
-    found = {}
+    children = {}
     for child in psutil.Process(process.pid).children(recursive=True):
         line = child.cmdline()
         if AGENT in line:
-            found["agent"] = child
+            children["agent"] = child
         elif WORKER in line:
-            found[child.environ()["RANK"]] = child
-    return found
+            children[child.environ()["RANK"]] = child
+    return children
 
 
 def amid(folder: Path) -> bool:
@@ -64,7 +64,7 @@ def test_the_number_of_processes_leaves_no_trace(tmp_path: Path, expected: str, 
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_a_killed_worker_is_started_anew_at_the_last_checkpoint(tmp_path: Path, expected: str, rank: str) -> None:
+def test_a_killed_worker_is_restarted_at_the_last_checkpoint(tmp_path: Path, expected: str, rank: str) -> None:
     training = started(tmp_path)
     until(lambda: amid(tmp_path), "the third epoch", every=OFTEN)
     below(training)[rank].kill()
@@ -72,24 +72,24 @@ def test_a_killed_worker_is_started_anew_at_the_last_checkpoint(tmp_path: Path, 
     assert ended(training) == expected
 
 
-@pytest.mark.parametrize("who", ["agent", "all"])
-def test_what_a_kill_leaves_is_gone_on_from_and_no_worker_outlives_it(tmp_path: Path, expected: str, who: str) -> None:
+@pytest.mark.parametrize("victim", ["agent", "all"])
+def test_training_continues_after_a_kill_and_no_worker_outlives_it(tmp_path: Path, expected: str, victim: str) -> None:
     training = started(tmp_path)
     until(lambda: amid(tmp_path), "the third epoch", every=OFTEN)
     before = below(training)
     assert set(before) == {"agent", "0", "1"}
-    (before["agent"] if who == "agent" else psutil.Process(training.pid)).kill()
-    _, said = training.communicate()
-    if who == "agent":
+    (before["agent"] if victim == "agent" else psutil.Process(training.pid)).kill()
+    _, errors = training.communicate()
+    if victim == "agent":
         assert training.returncode == UNREACHABLE
-        assert "was ended by SIGKILL" in said
-        assert "run again" in said
+        assert "was ended by SIGKILL" in errors
+        assert "run again" in errors
     until(lambda: not any(alive(process.pid) for process in before.values()), "the end of what was started")
     assert not (tmp_path / f"{EPOCHS}.npz").exists(), "the training was over before the kill"
     assert ended(started(tmp_path)) == expected
 
 
-def test_two_in_one_folder_train_one_after_the_other(tmp_path: Path, expected: str) -> None:
+def test_two_trainings_in_one_folder_run_one_after_the_other(tmp_path: Path, expected: str) -> None:
     both = [started(tmp_path), started(tmp_path)]
     assert [ended(training) for training in both] == [expected, expected]
     with atomic_files.try_lock(tmp_path / LOCK) as free:
@@ -127,22 +127,22 @@ def test_addresses_of_killed_processes_are_not_waited_for(tmp_path: Path) -> Non
         return subprocess.Popen([sys.executable, "-m", WORKER, str(tmp_path), str(2 + restarts)], env=environment)
 
     first = [worker(rank, 0) for rank in (0, 1)]
-    assert [one.wait() for one in first] == [0, 0]
-    known = store.num_keys()
+    assert [process.wait() for process in first] == [0, 0]
+    key_count = store.num_keys()
     second = [worker(0, 1)]
-    until(lambda: store.num_keys() > known, "rank 0", every=OFTEN)
+    until(lambda: store.num_keys() > key_count, "rank 0", every=OFTEN)
     second.append(worker(1, 1))
     try:
-        assert [one.wait(STEP_SECONDS) for one in second] == [0, 0]
+        assert [process.wait(STEP_SECONDS) for process in second] == [0, 0]
     finally:
-        for one in second:
-            one.kill()
+        for process in second:
+            process.kill()
     assert (tmp_path / "3.npz").exists()
 
 
 def test_three_processes_from_outside_are_refused(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "RANK": "0", "WORLD_SIZE": "3"}
     command = [sys.executable, "-m", WORKER, str(tmp_path), "1"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == USAGE
-    assert "3 processes cannot share a batch" in done.stderr
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert completed.returncode == USAGE
+    assert "3 processes cannot share a batch" in completed.stderr

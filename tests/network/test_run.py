@@ -18,14 +18,14 @@ def test_a_network_is_promoted_and_reproduced_by_another_number_of_processes(bro
     ground = Ground(broker.bootstrap_servers, tmp_path / "network-run", None, 7, champion=False)
     (ground.folder / "training.yaml").write_text(yaml.safe_dump({**TRAINING, **NETWORK}))
     process = ground.training("run")
-    said, _ = process.communicate(timeout=500)
+    output, _ = process.communicate(timeout=500)
     assert process.returncode == 0, (ground.folder / "log").read_text()
-    run = json.loads(said)
+    run = json.loads(output)
     assert faults(ground, run) == []
     assert run["search"]["best"]["parameters"]["width"] == 16
     process = ground.training("reproduce", "prod", "--set", "workers=1")
-    said, _ = process.communicate(timeout=500)
-    assert (process.returncode, json.loads(said)["same"]) == (0, True)
+    output, _ = process.communicate(timeout=500)
+    assert (process.returncode, json.loads(output)["same"]) == (0, True)
 
 
 @pytest.mark.parametrize(("kind", "metric"), [("classes", "log_loss"), ("number", "rmse")])

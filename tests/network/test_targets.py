@@ -91,10 +91,10 @@ def test_interruptions_and_processes_leave_the_bytes_unchanged(target: Target, t
 
 def test_columns_of_the_score_are_the_classes_in_their_order(tmp_path: Path) -> None:
     later = labelled(THREE, seed=2)
-    answered = by_onnx(fitted(THREE, tmp_path), later)
-    assert answered.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    probabilities = by_onnx(fitted(THREE, tmp_path), later)
+    assert probabilities.sum(axis=1) == pytest.approx(1, abs=1e-5)
     for at in range(3):
-        assert answered[later.outcomes == at, at].mean() > 1.5 * answered[later.outcomes != at, at].mean()
+        assert probabilities[later.outcomes == at, at].mean() > 1.5 * probabilities[later.outcomes != at, at].mean()
 
 
 def test_number_may_have_an_output_without_columns(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ Tensors = dict[str, "np.typing.NDArray[Any]"]
 
 
 def tensors(rows: int, first: int = 0) -> Tensors:
-    """Rows that can be told apart: a counts from `first`."""
+    """Return distinct rows: a counts from `first`."""
     a = np.arange(first, first + rows, dtype=np.float32)
     return {
         "x": np.stack([a, np.full(rows, 0.5, np.float32)], axis=1),
@@ -39,9 +39,9 @@ def tensors(rows: int, first: int = 0) -> Tensors:
     }
 
 
-def expected(given: Tensors, factor: float) -> Tensors:
-    y = (np.float32(factor) * given["x"].sum(axis=1, keepdims=True) + given["n"]).astype(np.float32)
-    return {"y": y, "t": given["s"], "pair": given["x"]}
+def expected(tensors: Tensors, factor: float) -> Tensors:
+    y = (np.float32(factor) * tensors["x"].sum(axis=1, keepdims=True) + tensors["n"]).astype(np.float32)
+    return {"y": y, "t": tensors["s"], "pair": tensors["x"]}
 
 
 def folder(target: Path, factor: float, **signature: Any) -> Path:
@@ -56,7 +56,7 @@ def folder(target: Path, factor: float, **signature: Any) -> Path:
 
 
 def read(target: Path, name: str = "mixed") -> Package:
-    """The package of a folder, as if it had been pulled."""
+    """Return the package of a folder, as if it had been pulled."""
     return package.read(target, name=name, version=target.name, digest=f"sha256:{target.name:0>64}")
 
 

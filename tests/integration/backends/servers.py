@@ -27,19 +27,19 @@ PINNED = {
 
 
 def environment(name: str) -> Path:
-    """The Python of a server's own virtual environment; made where it is not there whole."""
+    """Return the Python of a server's virtual environment; create the environment if it is incomplete."""
     folder = CACHE / name
     folder.mkdir(parents=True, exist_ok=True)
-    python, done = folder / "bin" / "python", folder / "installed"
-    wanted, bare = PINNED[name]
+    python, marker = folder / "bin" / "python", folder / "installed"
+    requirements, bare = PINNED[name]
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
-        if not done.is_file() or done.read_text() != repr(PINNED[name]):
+        if not marker.is_file() or marker.read_text() != repr(PINNED[name]):
             subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *wanted], check=True)
+            subprocess.run([python, "-m", "pip", "install", "-q", *requirements], check=True)
             if bare:
                 subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *bare], check=True)
-            done.write_text(repr(PINNED[name]))
+            marker.write_text(repr(PINNED[name]))
     return python
 
 
@@ -59,9 +59,9 @@ class ModelServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> "ModelServer":
-        command, more = self._command(self.port, self.folder)
+        command, variables = self._command(self.port, self.folder)
         log = self.folder.parent / f"server-{self.port}.log"
-        self._program = Program(command, log, {**more, "SLOW_FILE": str(self.slow_file)})
+        self._program = Program(command, log, {**variables, "SLOW_FILE": str(self.slow_file)})
         with grpc.insecure_channel(self.address) as channel:
             ready = grpc.channel_ready_future(channel)
             until = time.monotonic() + START_SECONDS

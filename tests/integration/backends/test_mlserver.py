@@ -14,14 +14,14 @@ class TestMLServer(RemoteConformance):
         try:
             backend = place.backend(endpoints=[server.address, second.address])
             model = backend.open(place.package(2.0, output=models.OUTPUTS))
-            given = models.tensors(3_000)
-            same(model.run(given), models.expected(given, 2.0))
+            inputs = models.tensors(3_000)
+            same(model.run(inputs), models.expected(inputs, 2.0))
             second.kill()
             for _ in range(5):
-                same(model.run(given), models.expected(given, 2.0))
+                same(model.run(inputs), models.expected(inputs, 2.0))
             second.start()
             for _ in range(100):
-                same(model.run(given), models.expected(given, 2.0))
+                same(model.run(inputs), models.expected(inputs, 2.0))
                 if not model.flight.endpoints.describe_faults():  # type: ignore[attr-defined]
                     break
             else:

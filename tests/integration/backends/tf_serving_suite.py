@@ -28,8 +28,8 @@ class TestTensorFlowServing(RemoteConformance):
         folder = models.folder(place.folder / "labelled", 17.0, output=models.OUTPUTS)
         (folder / "remote.json").write_text(json.dumps({"model": served["model"], "label": "stable"}))
         guest = backend.open(models.read(folder))
-        given = models.tensors(3)
-        same(guest.run(given), models.expected(given, 17.0))
+        inputs = models.tensors(3)
+        same(guest.run(inputs), models.expected(inputs, 17.0))
         guest.close()
         keeper.close()
 
@@ -37,10 +37,10 @@ class TestTensorFlowServing(RemoteConformance):
 def assign_label(server: ModelServer, model: str, version: int, label: str) -> None:
     """What a fleet's operator does: ReloadConfig with a label for a version that is loaded."""
     request = M["ReloadConfigRequest"]()
-    one = request.config.model_config_list.config.add(name=model, base_path=str(server.folder / model))
-    one.model_platform = "tensorflow"
-    one.model_version_policy.all.SetInParent()
-    one.version_labels[label] = version
+    config = request.config.model_config_list.config.add(name=model, base_path=str(server.folder / model))
+    config.model_platform = "tensorflow"
+    config.model_version_policy.all.SetInParent()
+    config.version_labels[label] = version
     with grpc.insecure_channel(server.address) as channel:
         unary_method(channel, "/tensorflow.serving.ModelService/HandleReloadConfigRequest", M["ReloadConfigResponse"])(
             request, timeout=60

@@ -24,7 +24,7 @@ SLOW_SECONDS = 3.0
 
 
 class UnderLoad:
-    """Nothing lost, nothing doubled, nothing dead-lettered, and each event scored by exactly one version."""
+    """No event is lost, doubled or dead-lettered, and exactly one version scores each event."""
 
     kind: ClassVar[str]
 
@@ -65,10 +65,10 @@ class UnderLoad:
         until(lambda: rig.answered() > 500, "the first scores")
         rig.promote("2.0.0")
         until(lambda: scorer.metric("scorer_swaps_total") == 1, "the flip")
-        more = rig.emit(events(500, start=COUNT, keys=300))
+        added = rig.emit(events(500, start=COUNT, keys=300))
         flow.join()
-        until(lambda: rig.answered() >= COUNT + more, "all scores")
-        rig.assert_clean(events=COUNT + more, scored=COUNT + more)
+        until(lambda: rig.answered() >= COUNT + added, "all scores")
+        rig.assert_clean(events=COUNT + added, scored=COUNT + added)
         factors = {"1.0.0": 2.0, "2.0.0": 3.0}
         scores = rig.scores()
         assert {record["version"] for record in scores} == set(factors)
@@ -92,7 +92,7 @@ class UnderLoad:
         assert scorer.stop() == 0
 
     @pytest.mark.parametrize("fault", ["killed", "stopped", "slowed"])
-    def test_a_server_that_is_away_costs_nothing_but_time(self, rig: Rig, server: ModelServer, fault: str) -> None:
+    def test_an_unavailable_server_costs_only_time(self, rig: Rig, server: ModelServer, fault: str) -> None:
         break_it, mend_it = faults(server, fault)
         scorer = rig.start().ready()
         flow = load(rig, COUNT, RATE)
@@ -113,11 +113,13 @@ class UnderLoad:
         assert scorer.said.count("assigned: ") == 1
         assert scorer.stop() == 0
 
-    def test_a_fallback_answers_while_the_server_is_away_and_is_corrected_later(self, rig: Rig, server: ModelServer) -> None:
+    def test_a_fallback_answers_while_the_server_is_unavailable_and_is_corrected_later(
+        self, rig: Rig, server: ModelServer
+    ) -> None:
         fallback = {"score": [0.5], "decision": "review", "after_ms": 500}
         rig.configure(model={"fallback": fallback})
-        said = rig.run("scorer", "check", "scorer.yaml", code=1).stderr
-        assert "model.fallback does not fit this version: score has to be a number" in " ".join(said.split())
+        message = rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+        assert "model.fallback does not fit this version: score has to be a number" in " ".join(message.split())
         rig.configure(model={"fallback": {**fallback, "score": -1.5}})
         scorer = rig.start().ready()
         rig.emit(events(100))
@@ -129,14 +131,14 @@ class UnderLoad:
         assert scorer.metric("scorer_away") == 1
         assert scorer.get("/readyz")[0] == 200
         server.start()
-        more = itertools.count(600)
+        starts = itertools.count(600)
 
         def scored_again() -> bool:
-            rig.emit(events(1, start=next(more)))
+            rig.emit(events(1, start=next(starts)))
             return scorer.metric("scorer_away") == 0
 
         until(scored_again, "a model's score again")
-        count = next(more)
+        count = next(starts)
         until(lambda: rig.answered() == count + 1, "the last scores")
         records = rig.scores()
         fallen = [record for record in records if record["status"] == "fallback"]

@@ -202,9 +202,9 @@ class Transfer:
             producer.produce(self._features, json.dumps(document).encode(), partition=number % PARTITIONS)
         producer.flush(30)
         producer.abort_transaction(30)
-        written = self._count_uncommitted(b'"aborted-')
-        if written != ABORTED:
-            raise RuntimeError(f"{written} aborted records are in the topic instead of {ABORTED}")
+        uncommitted = self._count_uncommitted(b'"aborted-')
+        if uncommitted != ABORTED:
+            raise RuntimeError(f"{uncommitted} aborted records are in the topic instead of {ABORTED}")
 
     def _count_uncommitted(self, text: bytes) -> int:
         """Return the number of records of the feature log that contain `text`, including those of aborted transactions."""
@@ -232,7 +232,7 @@ class Transfer:
         """
         messages = auditor.read(self._rig.bootstrap_servers, self._features)
         expected = {position(row): row for row in (expected_row(message.value()) for message in messages)}
-        seen = Counter(map(position, content.rows))
+        counts = Counter(map(position, content.rows))
         different = [
             (row, expected[position(row)])
             for row in content.rows
@@ -249,8 +249,8 @@ class Transfer:
             "versions": sorted({row["version"] for row in content.rows}),
             "unwritten_at_kills": self._unwritten,
             "aborted": ABORTED,
-            "lost": len(expected.keys() - seen.keys()),
-            "duplicated": sum(count - 1 for count in seen.values()),
+            "lost": len(expected.keys() - counts.keys()),
+            "duplicated": sum(count - 1 for count in counts.values()),
             "aborted_arrived": sum(row["id"].startswith("aborted-") for row in content.rows),
             "different": len(different),
             "columns_different": int(are_columns_different),

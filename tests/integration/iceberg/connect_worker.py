@@ -46,9 +46,9 @@ class ConnectWorker:
         plugin.mkdir(parents=True)
         for jar in classpath(jars=jar_list(JARS.read_text())):
             shutil.copy(jar, plugin)
-        own = {"/opt/connect-plugins": str(plugin.parent), "/var/lib/connect": str(folder), **replaced}
+        replacements = {"/opt/connect-plugins": str(plugin.parent), "/var/lib/connect": str(folder), **replaced}
         worker, sink = (pages.blocks(PAGE)[name] for name in ("worker", "sink"))
-        for text, actual in own.items():
+        for text, actual in replacements.items():
             if text not in worker + sink:
                 raise ValueError(f"{PAGE} has no {text!r}: correct the replacements of the test, or the page")
             worker, sink = worker.replace(text, actual), sink.replace(text, actual)

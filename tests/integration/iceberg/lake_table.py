@@ -87,7 +87,7 @@ class LakeTable:
 def run_pyiceberg(script: str, *arguments: str) -> str:
     """Run a Python script in an environment with pyiceberg and return its output. Raises RuntimeError if the script fails."""
     command = [str(pinned_python("pyiceberg", PINNED)), "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"a script with {PINNED} failed:\n{done.stderr}")
-    return done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RuntimeError(f"a script with {PINNED} failed:\n{completed.stderr}")
+    return completed.stdout

@@ -60,7 +60,7 @@ def elsewhere() -> Iterator[Hostile]:
 
 @pytest.fixture
 def naps() -> list[float]:
-    """How long the store has waited, each time without any time passing."""
+    """The waits of the store in seconds; no time passes in them."""
     return []
 
 

@@ -135,7 +135,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
 
     def log_message(self, *_: Any) -> None:
-        """Nothing on stderr."""
+        """Print nothing to stderr."""
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ CREDENTIALS = "Basic " + base64.b64encode(b"user:secret").decode()
 
 
 class Clock:
-    """A clock that moves only while somebody sleeps."""
+    """A clock that moves only in `sleep`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -103,8 +103,8 @@ class Registry:
         for at, name, data in self.writes:
             if at <= self.clock.now - lag:
                 if data is None:
-                    gone = shown.pop(name, None)
-                    shown = {each: value for each, value in shown.items() if value != gone}
+                    deleted = shown.pop(name, None)
+                    shown = {each: value for each, value in shown.items() if value != deleted}
                 else:
                     shown[name] = data
         return shown
@@ -131,8 +131,8 @@ class Registry:
     def _put(self, seen: Seen, name: str) -> Reply:
         if ":" in name and name != digest(seen.body):
             return Reply(400, b'{"errors": [{"code": "DIGEST_INVALID", "message": "provided digest did not match"}]}')
-        written = {each: data for _, each, data in self.writes}
-        if self.quirks.immutable and ":" not in name and written.get(name) is not None:
+        manifests = {each: data for _, each, data in self.writes}
+        if self.quirks.immutable and ":" not in name and manifests.get(name) is not None:
             return Reply(409, b'{"errors": [{"code": "TAG_INVALID", "message": "the tag cannot be overwritten"}]}')
         self.writes += [(self.clock.now, each, seen.body) for each in dict.fromkeys((digest(seen.body), name))]
         subject = json.loads(seen.body).get("subject")
@@ -164,28 +164,33 @@ class Registry:
             self.uploads[upload] += seen.body[: quirks.keeps]
         if seen.method == "PUT":
             data = self.uploads.pop(upload) + seen.body
-            asked = parse_qs(urlsplit(seen.path).query)["digest"][0]
-            if digest(data) != asked:
+            expected = parse_qs(urlsplit(seen.path).query)["digest"][0]
+            if digest(data) != expected:
                 return Reply(400, b'{"errors": [{"code": "DIGEST_INVALID"}]}')
-            self.blobs[asked] = data
+            self.blobs[expected] = data
             return Reply(201)
         status = {"GET": 204}.get(seen.method, 202)
         return Reply(status, headers=headers | {"Range": f"0-{max(0, len(self.uploads[upload]) - 1)}"})
 
     def _tags(self, seen: Seen, _: str) -> Reply:
         last = parse_qs(urlsplit(seen.path).query).get("last", [""])[0]
-        found = self.tags()
+        tags = self.tags()
         if self.quirks.tags_page is not None:
-            found = [tag for tag in found if tag > last][: self.quirks.tags_page]
-        return Reply(body=json.dumps({"tags": found}).encode()) if self.shown() else Reply(404)
+            tags = [tag for tag in tags if tag > last][: self.quirks.tags_page]
+        return Reply(body=json.dumps({"tags": tags}).encode()) if self.shown() else Reply(404)
 
     def _referrers(self, _: Seen, subject: str) -> Reply:
         if self.quirks.referrers is not None:
             return self.quirks.referrers
         entries = [
-            {"mediaType": found["mediaType"], "digest": name, "size": len(data), "artifactType": found.get("artifactType")}
+            {
+                "mediaType": document["mediaType"],
+                "digest": name,
+                "size": len(data),
+                "artifactType": document.get("artifactType"),
+            }
             for name, data in self.shown().items()
-            if ":" in name and ((found := json.loads(data)).get("subject") or {}).get("digest") == subject
+            if ":" in name and ((document := json.loads(data)).get("subject") or {}).get("digest") == subject
         ]
         return Reply(body=json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode())
 

@@ -25,7 +25,7 @@ class Tls:
 
 
 def tls_for(folder: Path, *names: str) -> Tls:
-    """A certificate for these host names, of an authority that nobody knows."""
+    """A certificate for these host names, of an authority that no client trusts."""
     authority = trustme.CA()
     issued, files = authority.issue_cert(*names), Tls(folder / "server.pem", folder / "server.key", folder / "ca.pem")
     issued.cert_chain_pems[0].write_to_path(files.certificate)

@@ -1,4 +1,4 @@
-"""Who may: a real registry with a password, behind TLS; credentials where Docker keeps them."""
+"""Access to a real registry with a password, behind TLS; credentials from Docker's configuration."""
 
 import base64
 import json

@@ -84,7 +84,7 @@ def allowed(realm: tuple[DockerRegistry, Realm], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("MODEL_REGISTRY_REALM_HOSTS", realm[1].server.address)
 
 
-def test_a_token_for_each_scope_is_fetched_once_and_what_is_not_granted_is_said(realm: tuple[DockerRegistry, Realm]) -> None:
+def test_a_token_for_each_scope_is_fetched_once_and_missing_grants_are_reported(realm: tuple[DockerRegistry, Realm]) -> None:
     registry, tokens = realm
     tokens.grants |= {"team/y": {"pull", "push"}, "team/z": {"pull"}}
     opened = store(registry, "team/x")

@@ -1,4 +1,4 @@
-"""Channels in a real registry: moved, gone back from, pruned, and races that are lost."""
+"""Channels in a real registry: moves, rollbacks, pruning, and lost races."""
 
 import threading
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def digests(remote: RemoteStore, make_package: MakePackage) -> dict[str, str]:
     return push_versions(remote, make_package, *VERSIONS)
 
 
-def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: RemoteStore, digests: dict[str, str]) -> None:
+def test_a_channel_that_moves_and_returns_between_two_polls_is_reported(remote: RemoteStore, digests: dict[str, str]) -> None:
     """Its tag names the same manifest as before."""
     promote(remote, "1.0.0")
     looks = []
@@ -42,8 +42,8 @@ def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: Re
         promote(remote, "2.0.0")
         channel.rollback(remote, "prod", MoveRequest("op", "", NOW))
 
-    seen = list(islice(channel.watch(remote, "prod", 1, pause), 2))
-    assert [(move.revision, move.to_digest) for move in seen] == [(2, digests["2.0.0"]), (3, digests["1.0.0"])]
+    moves = list(islice(channel.watch(remote, "prod", 1, pause), 2))
+    assert [(move.revision, move.to_digest) for move in moves] == [(2, digests["2.0.0"]), (3, digests["1.0.0"])]
     assert looks == [None]
 
 
@@ -66,20 +66,20 @@ def test_a_signed_move_is_verified_and_stays_verified_when_versions_are_pruned(
     assert digests["1.0.0"] == back.to_digest
 
 
-def test_a_decision_is_kept_with_the_move_that_it_led_to(remote: RemoteStore, digests: dict[str, str]) -> None:
+def test_a_decision_is_stored_with_its_move(remote: RemoteStore, digests: dict[str, str]) -> None:
     promote(remote, "1.0.0")
     document = b'{"why":["every rule is within its margin"]}'
-    made = promote(remote, "2.0.0", canary=5, pairs=20, evidence=document)
-    assert made.evidence == from_bytes(document)
-    assert channel.history(remote, "prod")[-1] == made
+    move = promote(remote, "2.0.0", canary=5, pairs=20, evidence=document)
+    assert move.evidence == from_bytes(document)
+    assert channel.history(remote, "prod")[-1] == move
     assert b"".join(remote.blob(manifest.describe_content(EVIDENCE_TYPE, document))) == document
-    found = channel.resolve(remote, "prod")
-    assert [(role.version, role.weight, role.pairs) for role in found.roles] == [("1.0.0", 95, 0), ("2.0.0", 5, 20)]
+    resolved = channel.resolve(remote, "prod")
+    assert [(role.version, role.weight, role.pairs) for role in resolved.roles] == [("1.0.0", 95, 0), ("2.0.0", 5, 20)]
     survey = retention.read_repository(remote)
     going = retention.manifests_to_delete(remote, retention.plan_removal(survey, RetentionRules(revisions=1)))
     assert remote.delete(going, expect=survey.tags, grace_seconds=0) is None
-    assert channel.history(remote, "prod") == [made]
-    assert digests["1.0.0"] == found.digest
+    assert channel.history(remote, "prod") == [move]
+    assert digests["1.0.0"] == resolved.digest
 
 
 def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests: dict[str, str]) -> None:
@@ -89,14 +89,14 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
     remote.move_tags({"2.0.0-again": remote.resolve("2.0.0")}, expect={})
     for version in VERSIONS:
         referrers.attach(remote, digests[version], "application/x.signature", version.encode(), {})
-    found = retention.read_repository(remote)
-    plan = retention.plan_removal(found, RetentionRules(revisions=1, patterns=["*-again"]))
+    repository = retention.read_repository(remote)
+    plan = retention.plan_removal(repository, RetentionRules(revisions=1, patterns=["*-again"]))
     assert set(plan.versions) == {"1.0.0"}
-    assert remote.delete(retention.manifests_to_delete(remote, plan), expect=found.tags, grace_seconds=0) is None
-    left = remote.tags()
-    assert tags.versions(left) == ["2.0.0", "2.0.0-again", "3.0.0"]
-    assert tags.revisions(left, "prod") == [3]
-    assert sorted(tag for tag in left if tags.is_referrers(tag)) == sorted(
+    assert remote.delete(retention.manifests_to_delete(remote, plan), expect=repository.tags, grace_seconds=0) is None
+    remaining = remote.tags()
+    assert tags.versions(remaining) == ["2.0.0", "2.0.0-again", "3.0.0"]
+    assert tags.revisions(remaining, "prod") == [3]
+    assert sorted(tag for tag in remaining if tags.is_referrers(tag)) == sorted(
         referrers.fallback_tag(digests[version]) for version in ("2.0.0", "3.0.0")
     )
     assert channel.resolve(remote, "prod").revision == 3
@@ -105,41 +105,41 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
 def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote: RemoteStore, digests: dict[str, str]) -> None:
     for version in VERSIONS:
         promote(remote, version)
-    found = retention.read_repository(remote)
-    going = retention.manifests_to_delete(remote, retention.plan_removal(found, RetentionRules(revisions=1)))
-    assert going[:2] == [digests["1.0.0"], digests["2.0.0"]]
+    repository = retention.read_repository(remote)
+    manifests = retention.manifests_to_delete(remote, retention.plan_removal(repository, RetentionRules(revisions=1)))
+    assert manifests[:2] == [digests["1.0.0"], digests["2.0.0"]]
 
     def deleted() -> Iterator[str]:
-        yield going[0]
+        yield manifests[0]
         channel.rollback(remote, "prod", MoveRequest("op", "in a hurry", NOW))
-        yield from going[1:]
+        yield from manifests[1:]
 
     with pytest.raises(Conflict, match="meanwhile"):
-        remote.delete(deleted(), expect=found.tags, grace_seconds=0)
+        remote.delete(deleted(), expect=repository.tags, grace_seconds=0)
     assert channel.resolve(remote, "prod").digest == digests["2.0.0"]
     assert tags.versions(remote.tags()) == ["2.0.0", "3.0.0"]
 
 
 @pytest.mark.usefixtures("digests")
-def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
-    made: list[ChannelMove] = []
-    lost: list[Conflict | Unreachable] = []
+def test_concurrent_moves_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
+    moves: list[ChannelMove] = []
+    errors: list[Conflict | Unreachable] = []
     together = threading.Barrier(2)
 
     def mover(version: str) -> None:
         for _ in range(5):
             together.wait(30)
             try:
-                made.append(promote(remote, version))
+                moves.append(promote(remote, version))
             except (Conflict, Unreachable) as error:  # the registry cannot tell a move that was undone from a late one
-                lost.append(error)
+                errors.append(error)
 
     movers = [threading.Thread(target=mover, args=(version,)) for version in VERSIONS[:2]]
     for thread in movers:
         thread.start()
     for thread in movers:
         thread.join()
-    assert len(made) + len(lost) == 10
+    assert len(moves) + len(errors) == 10
     assert channel.resolve(remote, "prod").version in VERSIONS[:2]
-    assert promote(remote, "3.0.0").revision == max(move.revision for move in made) + 1
+    assert promote(remote, "3.0.0").revision == max(move.revision for move in moves) + 1
     assert channel.resolve(remote, "prod").version == "3.0.0"

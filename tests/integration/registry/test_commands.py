@@ -21,10 +21,10 @@ COMMAND = (command("model-registry"), "--plain-http")
 
 def run(*arguments: str, code: int = 0, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end, forked; it must exit with this code. `environment` has further environment variables."""
-    done = warm.run([*COMMAND, *arguments], environment=os.environ | environment)
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert done.returncode == code, err
-    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+    completed = warm.run([*COMMAND, *arguments], environment=os.environ | environment)
+    out, err = completed.stdout.decode(), completed.stderr.decode()
+    assert completed.returncode == code, err
+    return subprocess.CompletedProcess(completed.args, completed.returncode, out, err)
 
 
 def test_content_is_mounted_from_a_neighbour(
@@ -35,8 +35,8 @@ def test_content_is_mounted_from_a_neighbour(
     run("push", str(make_package("v1", model=model)), f"{staging}:1.0.0")
     before = len((registry.folder / "log").read_text())
     run("push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", staging)
-    said = (registry.folder / "log").read_text()[before:].splitlines()
-    assert len([line for line in said if "POST" in line and "mount=" in line and '" 201 ' in line]) >= 4
+    log_lines = (registry.folder / "log").read_text()[before:].splitlines()
+    assert len([line for line in log_lines if "POST" in line and "mount=" in line and '" 201 ' in line]) >= 4
     refused = run("push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", "elsewhere.example.com/x", code=2)
     assert "elsewhere.example.com/x is not in the registry of" in refused.stderr
 
@@ -47,11 +47,11 @@ def test_bars_are_drawn_on_a_terminal_and_nothing_elsewhere(repository: str, mak
     push = [*COMMAND, "push", str(folder), f"{repository}:1.0.0"]
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as terminal:
-        done = subprocess.run(push, stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"})
+        completed = subprocess.run(push, stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"})
         os.close(theirs)
         drawn = terminal.read(1 << 16)
     assert b"sha256:" in drawn
-    assert done.stdout.startswith(b"m")
+    assert completed.stdout.startswith(b"m")
     assert run("pull", f"{repository}:1.0.0", str(tmp_path / "out")).stderr == ""
     assert (tmp_path / "out" / "model.onnx").read_bytes() == model
 
@@ -61,16 +61,16 @@ def test_prune_asks_on_a_terminal_before_it_deletes(repository: str, make_packag
         folder = make_package(version, model=onnx_bytes(version.encode()))
         run("push", str(folder), f"{repository}:{version}")
         run("promote", repository, "--to", version)
-    for said, code, left in ((b"n\n", 3, 2), (b"y\n", 0, 1)):
+    for reply, code, version_count in ((b"n\n", 3, 2), (b"y\n", 0, 1)):
         ours, theirs = pty.openpty()
         with os.fdopen(ours, "r+b", buffering=0) as terminal:
-            terminal.write(said)
+            terminal.write(reply)
             prune = [*COMMAND, "prune", repository, "--keep-revisions", "1"]
-            done = subprocess.run(prune, stdin=theirs, capture_output=True, check=False)
+            completed = subprocess.run(prune, stdin=theirs, capture_output=True, check=False)
             os.close(theirs)
-        assert done.returncode == code, done.stderr
-        assert b"would be deleted: 1 versions" in done.stderr
-        assert len(json.loads(run("list", repository, "--json").stdout)["versions"]) == left
+        assert completed.returncode == code, completed.stderr
+        assert b"would be deleted: 1 versions" in completed.stderr
+        assert len(json.loads(run("list", repository, "--json").stdout)["versions"]) == version_count
 
 
 def test_accepted_scores_are_those_of_the_pushed_version(repository: str, make_package: MakePackage, tmp_path: Path) -> None:

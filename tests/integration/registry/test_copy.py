@@ -63,31 +63,31 @@ def assert_copied(source: Store, destination: Store) -> None:
     signed_move.verify(destination, "prod", revision, trusted(ONE), NOW)
 
 
-def opened(registry: DockerRegistry, sent: list[str]) -> RemoteStore:
+def opened(registry: DockerRegistry, requests: list[str]) -> RemoteStore:
     """Open a new repository `x`; its requests are appended to `sent`."""
     store = RemoteStore(reference.parse(f"{registry.address}/r{uuid.uuid4().hex[:8]}/x"), PLAIN, AT_ONCE)
-    store._client._client.event_hooks = {"request": [lambda request: sent.append(f"{request.method} {request.url.path}")]}
+    store._client._client.event_hooks = {"request": [lambda request: requests.append(f"{request.method} {request.url.path}")]}
     return store
 
 
 def test_a_folder_is_copied_to_a_registry_and_back_and_repeated_without_a_write(
     registry: DockerRegistry, stocked: LayoutStore, tmp_path: Path
 ) -> None:
-    sent: list[str] = []
-    remote = opened(registry, sent)
+    requests: list[str] = []
+    remote = opened(registry, requests)
     copy(stocked, remote)
     assert_copied(stocked, remote)
-    sent.clear()
+    requests.clear()
     assert copy(stocked, remote).is_empty
-    assert {request.partition(" ")[0] for request in sent} <= {"GET", "HEAD"}
+    assert {request.partition(" ")[0] for request in requests} <= {"GET", "HEAD"}
     restored = LayoutStore(tmp_path / "restored" / "x")
     copy(remote, restored)
     assert_copied(stocked, restored)
     promote(stocked, "1.0.0", key=ONE)
-    sent.clear()
+    requests.clear()
     copy(stocked, remote)
     assert_copied(stocked, remote)
-    assert not [request for request in sent if request.startswith("DELETE /v2/") and "/manifests/" in request]
+    assert not [request for request in requests if request.startswith("DELETE /v2/") and "/manifests/" in request]
 
 
 def test_a_registry_that_is_killed_at_any_write_of_a_copy_never_shows_a_channel_without_its_version(
@@ -98,13 +98,13 @@ def test_a_registry_that_is_killed_at_any_write_of_a_copy_never_shows_a_channel_
         copy(stocked, opened(mortal, writes))
         count = len([request for request in writes if not request.startswith(("GET", "HEAD"))])
         for step in range(0, count, 4):
-            sent: list[str] = []
-            store = opened(mortal, sent)
+            requests: list[str] = []
+            store = opened(mortal, requests)
 
-            def kill(request: httpx.Request, sent: list[str] = sent, step: int = step) -> None:
+            def kill(request: httpx.Request, requests: list[str] = requests, step: int = step) -> None:
                 if request.method not in ("GET", "HEAD"):
-                    sent.append(request.method)
-                if len(sent) > step:
+                    requests.append(request.method)
+                if len(requests) > step:
                     mortal.kill()
 
             store._client._client.event_hooks = {"request": [kill]}
@@ -170,12 +170,14 @@ def test_a_terminal_shows_the_steps_and_a_bar(registry: DockerRegistry, make_pac
     ours, theirs = pty.openpty()
     copied = [*COMMAND, "copy", source, "oci:" + str(folder.parent / "x")]
     with os.fdopen(ours, "rb", buffering=0) as terminal:
-        done = subprocess.run(copied, stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"})
+        completed = subprocess.run(
+            copied, stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"}
+        )
         os.close(theirs)
         drawn = terminal.read(1 << 16)
     assert b"writing" in drawn
     assert b"sha256:" in drawn
-    assert b"copied: 1 versions" in done.stdout
+    assert b"copied: 1 versions" in completed.stdout
     assert run("copy", source, target).stderr == ""
 
 

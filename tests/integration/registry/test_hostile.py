@@ -44,36 +44,36 @@ LIES: dict[str, tuple[str, Reply, str]] = {
 }
 
 
-def asked(store: RemoteStore, what: str) -> object:
-    if what == "blob":
+def asked(store: RemoteStore, method: str) -> object:
+    if method == "blob":
         return b"".join(store.blob(BLOB))
-    return getattr(store, what)(*{"tags": [], "resolve": ["prod"]}.get(what, [MANIFEST.digest]))
+    return getattr(store, method)(*{"tags": [], "resolve": ["prod"]}.get(method, [MANIFEST.digest]))
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_an_answer_that_cannot_be_true(store: RemoteStore, server: Hostile, lie: str) -> None:
-    what, reply, message = LIES[lie]
+    method, reply, message = LIES[lie]
     server.always(reply)
     with pytest.raises(Corrupt, match=re.escape(message) or None):
-        asked(store, what)
+        asked(store, method)
 
 
 def test_a_manifest_that_changes_between_two_reads(store: RemoteStore, server: Hostile) -> None:
     server.by_path({"GET /manifests/prod": Reply(body=DATA), f"GET /manifests/{MANIFEST.digest}": Reply(body=OTHER)})
-    found = store.resolve("prod")
-    assert found.digest == MANIFEST.digest
+    resolved = store.resolve("prod")
+    assert resolved.digest == MANIFEST.digest
     with pytest.raises(Corrupt, match=f"has digest {digests.from_bytes(OTHER)}, not {MANIFEST.digest}"):
-        store.manifest(found.digest)
+        store.manifest(resolved.digest)
 
 
-@pytest.mark.parametrize(("what", "most"), [*((ask, 4 * manifest.MAX_BYTES) for ask in DOCUMENTS), ("blob", 16 << 20)])
-def test_an_answer_without_end(store: RemoteStore, server: Hostile, what: str, most: int) -> None:
+@pytest.mark.parametrize(("method", "limit"), [*((ask, 4 * manifest.MAX_BYTES) for ask in DOCUMENTS), ("blob", 16 << 20)])
+def test_an_answer_without_end(store: RemoteStore, server: Hostile, method: str, limit: int) -> None:
     sent: list[int] = []
     server.always(Reply(body=endless(sent)))
-    longer = f"longer than the {BLOB.size} bytes" if what == "blob" else f"more than {manifest.MAX_BYTES} bytes"
+    longer = f"longer than the {BLOB.size} bytes" if method == "blob" else f"more than {manifest.MAX_BYTES} bytes"
     with pytest.raises(Corrupt, match=longer):
-        asked(store, what)
-    assert sum(sent) < most
+        asked(store, method)
+    assert sum(sent) < limit
 
 
 def ranged(seen: Seen, cut: int) -> Reply:
@@ -83,7 +83,7 @@ def ranged(seen: Seen, cut: int) -> Reply:
     return Reply(206 if begin else 200, CONTENT[begin:], headers, cut)
 
 
-def test_a_connection_that_breaks_again_and_again_is_gone_on_with(store: RemoteStore, server: Hostile) -> None:
+def test_a_transfer_continues_after_each_broken_connection(store: RemoteStore, server: Hostile) -> None:
     server.script = lambda seen: ranged(seen, 100_000)
     assert b"".join(store.blob(BLOB)) == CONTENT
     assert [seen.headers.get("range") for seen in server.seen[:2]] == [None, f"bytes=100000-{len(CONTENT) - 1}"]
@@ -114,13 +114,13 @@ def test_a_blob_that_a_proxy_compressed_is_read_from_its_start_again_where_it_br
         ("gzip", gzip.compress(bytes(64 << 20), mtime=0), r"longer than the|more than"),
     ],
 )
-@pytest.mark.parametrize("what", ["resolve", "blob"])
+@pytest.mark.parametrize("method", ["resolve", "blob"])
 def test_a_content_encoding_that_does_not_read(
-    store: RemoteStore, server: Hostile, what: str, encoding: str, body: bytes, message: str
+    store: RemoteStore, server: Hostile, method: str, encoding: str, body: bytes, message: str
 ) -> None:
     server.always(Reply(body=body, headers={"Content-Encoding": encoding}))
     with pytest.raises(Corrupt, match=message):
-        asked(store, what)
+        asked(store, method)
 
 
 def test_an_error_counts_whatever_its_encoding(store: RemoteStore, server: Hostile) -> None:
@@ -186,10 +186,10 @@ def test_file_paths_that_lead_out_of_the_folder(store: RemoteStore, server: Host
 
 @pytest.mark.parametrize("where", ["headers", "document", "blob"])
 def test_a_registry_that_sends_a_byte_now_and_then(server: Hostile, naps: list[float], where: str) -> None:
-    done = threading.Event()
+    finished = threading.Event()
 
     def drip() -> Iterator[bytes]:
-        while not done.wait(0.02):
+        while not finished.wait(0.02):
             yield b"x"
 
     store = make(server, naps, timeout_seconds=0.3)
@@ -198,7 +198,7 @@ def test_a_registry_that_sends_a_byte_now_and_then(server: Hostile, naps: list[f
         with pytest.raises(Unreachable, match=r"less than 65536 bytes in 0\.3 s"):
             b"".join(store.blob(BLOB)) if where == "blob" else store.resolve("prod")
     finally:
-        done.set()
+        finished.set()
 
 
 def test_a_storm_of_429_is_waited_out_unless_it_has_no_end(store: RemoteStore, server: Hostile, naps: list[float]) -> None:
@@ -254,12 +254,12 @@ def test_pages_without_end(store: RemoteStore, server: Hostile) -> None:
     assert len(server.seen) == MAX_PAGES
 
 
-def test_what_refers_to_a_manifest(store: RemoteStore, server: Hostile) -> None:
+def test_referrers_of_a_manifest(store: RemoteStore, server: Hostile) -> None:
     assert store.referrers(MANIFEST.digest) is None
     entry = {"mediaType": manifest.MANIFEST_TYPE, "digest": EMPTY.digest, "size": 2, "artifactType": "application/x"}
     server.always(Reply(body=json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()))
-    (found,) = store.referrers(MANIFEST.digest) or []
-    assert (found.digest, found.artifact_type) == (EMPTY.digest, "application/x")
+    (referrer,) = store.referrers(MANIFEST.digest) or []
+    assert (referrer.digest, referrer.artifact_type) == (EMPTY.digest, "application/x")
 
 
 def test_an_unchanged_tag_costs_one_head_without_a_body(store: RemoteStore, server: Hostile) -> None:

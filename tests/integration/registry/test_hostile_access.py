@@ -61,8 +61,8 @@ def test_a_realm_that_is_allowed_gets_the_credentials_once(
     monkeypatch.setenv("MODEL_REGISTRY_REALM_HOSTS", f"auth.example.com, {elsewhere.address}")
     store = make(server, naps)
     elsewhere.always(Reply(body=b'{"token": "abc"}'))
-    asked = challenge(f"http://{elsewhere.address}/token?x=1")
-    server.script = lambda seen: Reply(body=DATA) if seen.headers.get("authorization") == "Bearer abc" else asked
+    challenged = challenge(f"http://{elsewhere.address}/token?x=1")
+    server.script = lambda seen: Reply(body=DATA) if seen.headers.get("authorization") == "Bearer abc" else challenged
     for _ in range(3):
         assert store.resolve("prod").digest == MANIFEST.digest
     (token,) = elsewhere.seen

@@ -23,13 +23,13 @@ def test_a_push_is_not_redirected(store: RemoteStore, server: Hostile, elsewhere
     assert elsewhere.seen == []
 
 
-def test_a_tag_that_somebody_else_moves_at_the_same_time(store: RemoteStore, server: Hostile) -> None:
-    one, other = ({"Docker-Content-Digest": digests.from_bytes(data)} for data in (DATA, OTHER))
+def test_a_tag_that_another_writer_moves_at_the_same_time(store: RemoteStore, server: Hostile) -> None:
+    headers, other_headers = ({"Docker-Content-Digest": digests.from_bytes(data)} for data in (DATA, OTHER))
     server.by_path(
         {
             "GET " + MANIFEST.digest: Reply(body=DATA),
             "PUT /manifests/prod": Reply(201),
-            "HEAD /manifests/prod": [Reply(headers=one), Reply(headers=other)],
+            "HEAD /manifests/prod": [Reply(headers=headers), Reply(headers=other_headers)],
         }
     )
     with pytest.raises(Conflict, match="another writer moved it too"):
@@ -48,27 +48,27 @@ def taking(server: Hostile, *, forgets: bool) -> None:
             return Reply(404)
         headers = {"Location": f"/v2/upload?turn={next(turns)}"}
         if seen.method == "GET" and not forgets:
-            taken = sum(len(patch.body) for patch in server.asked("PATCH"))
-            return Reply(204, headers=headers | {"Range": f"0-{taken - 1}"})
+            received = sum(len(patch.body) for patch in server.asked("PATCH"))
+            return Reply(204, headers=headers | {"Range": f"0-{received - 1}"})
         return Reply({"POST": 202, "PATCH": 202, "PUT": 201}.get(seen.method, 404), headers=headers)
 
     server.script = script
 
 
-def test_a_stream_goes_on_where_it_broke(store: RemoteStore, server: Hostile) -> None:
+def test_a_stream_continues_where_it_broke(store: RemoteStore, server: Hostile) -> None:
     taking(server, forgets=False)
     server.cuts = [5_000_000, 100_000]
     store.push_blob(described(STREAM), io.BytesIO(STREAM))
-    sent = server.asked("PATCH")
-    assert [seen.headers["content-range"].partition("-")[0] for seen in sent] == ["0", "5000000", "5100000"]
-    assert b"".join(seen.body for seen in sent) == STREAM
+    patches = server.asked("PATCH")
+    assert [seen.headers["content-range"].partition("-")[0] for seen in patches] == ["0", "5000000", "5100000"]
+    assert b"".join(seen.body for seen in patches) == STREAM
     used = [seen.path.rpartition("turn=")[2] for seen in server.seen if seen.method in ("PATCH", "GET")]
     assert used == ["1", "1", "2", "2", "3"]  # the newest Location, always
-    (put,) = server.asked("PUT")
-    assert put.path == f"/v2/upload?turn=4&digest={described(STREAM).digest.replace(':', '%3A')}"
+    (last_request,) = server.asked("PUT")
+    assert last_request.path == f"/v2/upload?turn=4&digest={described(STREAM).digest.replace(':', '%3A')}"
 
 
-def test_a_stream_begins_anew_where_the_registry_forgot_it(store: RemoteStore, server: Hostile) -> None:
+def test_a_stream_restarts_if_the_registry_forgot_it(store: RemoteStore, server: Hostile) -> None:
     taking(server, forgets=True)
     server.cuts = [5_000_000]
     store.push_blob(described(STREAM), io.BytesIO(STREAM))
@@ -100,9 +100,7 @@ def test_a_stream_of_other_content_is_called_off(store: RemoteStore, server: Hos
         (Reply(403, b'{"errors": [{"code": "DENIED"}]}'), Unreachable, "answered 403 to POST of an upload: DENIED"),
     ],
 )
-def test_an_upload_that_is_not_taken(
-    store: RemoteStore, server: Hostile, reply: Reply, error: type[RegistryError], message: str
-) -> None:
+def test_a_rejected_upload(store: RemoteStore, server: Hostile, reply: Reply, error: type[RegistryError], message: str) -> None:
     server.by_path({"POST /uploads/": reply})
     with pytest.raises(error, match=message):
         store.push_blob(BLOB, io.BytesIO(CONTENT))

@@ -37,8 +37,8 @@ def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_
         f"oci:{tmp_path}/mirror:1.0.0",
     )
     assert LayoutStore(tmp_path / "mirror").resolve("1.0.0").digest == pushed.digest
-    found = Cache(tmp_path / "cache").fetch(remote, pushed.digest)
-    assert (found.version, found.model_path.read_bytes()) == ("1.0.0", b"w" * 3_000_000)
+    fetched = Cache(tmp_path / "cache").fetch(remote, pushed.digest)
+    assert (fetched.version, fetched.model_path.read_bytes()) == ("1.0.0", b"w" * 3_000_000)
 
 
 def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
@@ -46,18 +46,18 @@ def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: M
     package.push(store, make_package(), "m", "1.0.0", base=BaseImage())
     target = f"docker://{remote.repository}:docker"
     skopeo("copy", "--dest-tls-verify=false", "--format", "v2s2", f"{store.repository}:1.0.0", target)
-    found = remote.resolve("docker")
-    assert found.media_type == manifest.DOCKER_MANIFEST_TYPE
-    assert package.pull(remote, found.digest, tmp_path / "out", version="docker").model_path.read_bytes() == b"weights"
-    described = resolve_index.describe_version(remote, found.digest, version="docker")
+    resolved = remote.resolve("docker")
+    assert resolved.media_type == manifest.DOCKER_MANIFEST_TYPE
+    assert package.pull(remote, resolved.digest, tmp_path / "out", version="docker").model_path.read_bytes() == b"weights"
+    described = resolve_index.describe_version(remote, resolved.digest, version="docker")
     assert (described.name, described.version) == (remote.repository.rpartition("/")[2], "docker")
 
 
 def rewrite(entry: Path, old: bytes, new: bytes) -> None:
     """Swap a file's content (of the same size), and its digest wherever one stands beside it."""
     for path in [path for path in entry.rglob("*") if path.is_file()]:
-        said = path.read_bytes().replace(digests.from_bytes(old).encode(), digests.from_bytes(new).encode())
-        path.write_bytes(new if said == old else said)
+        content = path.read_bytes().replace(digests.from_bytes(old).encode(), digests.from_bytes(new).encode())
+        path.write_bytes(new if content == old else content)
 
 
 def drop_layers(entry: Path, old: bytes, new: bytes) -> None:
@@ -72,21 +72,21 @@ def drop_layers(entry: Path, old: bytes, new: bytes) -> None:
 def test_a_signed_image_cannot_be_swapped_in_a_shared_cache(
     remote: RemoteStore, make_package: MakePackage, tmp_path: Path, swap: Callable[[Path, bytes, bytes], None]
 ) -> None:
-    """Whoever may write the cache has no key: the model is fetched again, or refused where the registry is away."""
+    """A writer of the cache has no key: the model is fetched again, or refused if the registry is unavailable."""
     (tmp_path / "one.pub").write_bytes(ONE.public().pem())
     (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
-    root, good, evil = tmp_path / "cache", b"good" * 1000, b"evil" * 1000
-    digest = package.push(remote, make_package(model=good), "m", "1.0.0", base=BaseImage()).digest
+    root, weights, other_weights = tmp_path / "cache", b"good" * 1000, b"evil" * 1000
+    digest = package.push(remote, make_package(model=weights), "m", "1.0.0", base=BaseImage()).digest
     signatures.sign(remote, digest, ONE, NOW)
     admitted, cache = admission(tmp_path / "policy.yaml", root), Cache(root)
-    gone = away(remote)
+    unreachable = away(remote)
     cache.fetch(remote, digest)
-    for store in (remote, gone):
+    for store in (remote, unreachable):
         assert admitted.check(store, digest, "1.0.0", NOW) == "release"
-        assert cache.fetch(store, digest).model_path.read_bytes() == good
-    swap(root / "versions" / digests.hex_digits(digest), good, evil)
-    assert admitted.check(gone, digest, "1.0.0", NOW) == "release"
+        assert cache.fetch(store, digest).model_path.read_bytes() == weights
+    swap(root / "versions" / digests.hex_digits(digest), weights, other_weights)
+    assert admitted.check(unreachable, digest, "1.0.0", NOW) == "release"
     with pytest.raises(RegistryError):
-        cache.fetch(gone, digest)
-    assert cache.fetch(remote, digest).model_path.read_bytes() == good
-    assert cache.fetch(gone, digest).annotations["org.opencontainers.image.version"] == "1.0.0"
+        cache.fetch(unreachable, digest)
+    assert cache.fetch(remote, digest).model_path.read_bytes() == weights
+    assert cache.fetch(unreachable, digest).annotations["org.opencontainers.image.version"] == "1.0.0"

@@ -40,22 +40,22 @@ def folder(tmp_path: Path) -> Path:
 
 def counted(registry: DockerRegistry, repository: str, kill_at: int | None) -> tuple[RemoteStore, list[str]]:
     """A store, and the requests that it has sent; the registry is killed before the one with this number is."""
-    store, sent = RemoteStore(reference.parse(f"{registry.address}/{repository}"), PLAIN, AT_ONCE), list[str]()
+    store, requests = RemoteStore(reference.parse(f"{registry.address}/{repository}"), PLAIN, AT_ONCE), list[str]()
 
     def count(request: httpx.Request) -> None:
-        if len(sent) == kill_at:
+        if len(requests) == kill_at:
             registry.kill()
-        sent.append(f"{request.method} {request.url.path}")
+        requests.append(f"{request.method} {request.url.path}")
 
     store._client._client.event_hooks = {"request": [count]}
-    return store, sent
+    return store, requests
 
 
 def test_killed_at_every_request_of_a_push(mortal: DockerRegistry, folder: Path, tmp_path: Path) -> None:
-    store, sent = counted(mortal, "push/whole", None)
+    store, requests = counted(mortal, "push/whole", None)
     package.push(store, folder, "x", "1.0.0")
-    assert any(request.startswith("PATCH") for request in sent)
-    for step in range(len(sent)):
+    assert any(request.startswith("PATCH") for request in requests)
+    for step in range(len(requests)):
         store, _ = counted(mortal, f"push/step{step}", step)
         with pytest.raises(Unreachable):
             package.push(store, folder, "x", "1.0.0")
@@ -71,9 +71,9 @@ def test_killed_at_every_request_of_a_push(mortal: DockerRegistry, folder: Path,
 def test_killed_at_every_request_of_a_pull(mortal: DockerRegistry, folder: Path, tmp_path: Path) -> None:
     store, _ = counted(mortal, "pull", None)
     pushed = package.push(store, folder, "x", "1.0.0")
-    store, sent = counted(mortal, "pull", None)
+    store, requests = counted(mortal, "pull", None)
     package.pull(store, pushed.digest, tmp_path / "whole")
-    for step in range(len(sent)):
+    for step in range(len(requests)):
         store, _ = counted(mortal, "pull", step)
         with pytest.raises(Unreachable):
             package.pull(store, pushed.digest, tmp_path / f"step{step}")
@@ -90,9 +90,9 @@ def test_killed_in_the_middle_of_a_stream_and_started_again(mortal: DockerRegist
     data = random.randbytes(8 * WHOLE_BYTES)
     content, killed = described(data), list[int]()
 
-    def kill_halfway(_: Descriptor, done: int) -> None:
-        if done > len(data) // 2 and not killed:
-            killed.append(done)
+    def kill_halfway(_: Descriptor, sent_bytes: int) -> None:
+        if sent_bytes > len(data) // 2 and not killed:
+            killed.append(sent_bytes)
             mortal.kill()
 
     options = replace(PLAIN, progress=kill_halfway)
@@ -104,7 +104,7 @@ def test_killed_in_the_middle_of_a_stream_and_started_again(mortal: DockerRegist
     assert killed
 
 
-def test_a_stream_that_cannot_be_read_twice_is_not_gone_on_with(mortal: DockerRegistry) -> None:
+def test_a_stream_that_cannot_be_read_twice_is_not_continued(mortal: DockerRegistry) -> None:
     data = random.randbytes(2 * WHOLE_BYTES)
 
     class Killing(OneWay):

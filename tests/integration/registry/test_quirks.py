@@ -52,10 +52,10 @@ def test_a_blob_arrives_where_requests_are_limited(
 
 def test_the_progress_of_chunks_ends_at_the_size(server: Hostile, start: Start) -> None:
     start(chunk_limit=4 * MIB)
-    done: list[int] = []
-    options = StoreOptions(plain_http=True, progress=lambda _, sent: done.append(sent))
+    progress: list[int] = []
+    options = StoreOptions(plain_http=True, progress=lambda _, size: progress.append(size))
     push(RemoteStore(reference.parse(f"{server.address}/team/x"), options), LARGE)
-    assert done[-1] == len(LARGE)
+    assert progress[-1] == len(LARGE)
 
 
 def test_a_limit_that_nothing_passes_is_named_in_the_registry_s_words(start: Start) -> None:
@@ -144,16 +144,16 @@ def test_a_promotion_waits_until_the_registry_shows_it(
 ) -> None:
     _, registry = start(lag=lag, replicas=replicas)
 
-    def anew() -> RemoteStore:
-        """As another process opens the repository."""
+    def reopened() -> RemoteStore:
+        """Open the repository as another process does."""
         return opened(server, registry.clock)
 
-    push_versions(anew(), make_package, "1.0.0", "2.0.0")
-    moves = [promote(anew(), each) for each in ("1.0.0", "2.0.0", "1.0.0")]
+    push_versions(reopened(), make_package, "1.0.0", "2.0.0")
+    moves = [promote(reopened(), each) for each in ("1.0.0", "2.0.0", "1.0.0")]
     assert [move.revision for move in moves] == [1, 2, 3]
     registry.clock.sleep(lag)
-    assert channel.history(anew(), "prod") == moves
-    assert channel.resolve(anew(), "prod").revision == 3
+    assert channel.history(reopened(), "prod") == moves
+    assert channel.resolve(reopened(), "prod").revision == 3
     assert len([name for _, name, _ in registry.writes if name.startswith("_h.")]) == 3
 
 
@@ -206,7 +206,7 @@ def test_all_tags_are_listed_without_links(start: Start, page: int) -> None:
     assert store.tags() == names
 
 
-def test_what_is_forbidden_because_it_is_absent_is_absent(start: Start, make_package: MakePackage) -> None:
+def test_a_forbidden_absent_tag_is_absent(start: Start, make_package: MakePackage) -> None:
     store, registry = start()
     push_versions(store, make_package, "1.0.0")
     registry.quirks.forbids_absent = True
@@ -241,7 +241,7 @@ def test_credentials_are_sent_where_a_registry_hides_what_is_private(
     assert len([seen for seen in server.seen if seen.path == "/v2/"]) == 1
 
 
-def test_a_registry_without_credentials_is_asked_for_its_challenge_once(start: Start, server: Hostile) -> None:
+def test_a_challenge_is_requested_once_from_a_registry_without_credentials(start: Start, server: Hostile) -> None:
     store, _ = start()
     for _ in range(3):
         with pytest.raises(NotFound):
@@ -268,7 +268,9 @@ def test_every_third_request_that_is_throttled_harms_nothing(start: Start, make_
     assert [move.to_version for move in channel.history(store, "prod")] == ["0.0.0", "1.0.0", "2.0.0"]
 
 
-def test_another_writer_is_still_told_from_a_late_registry(start: Start, make_package: MakePackage, server: Hostile) -> None:
+def test_another_writer_is_still_distinguished_from_a_late_registry(
+    start: Start, make_package: MakePackage, server: Hostile
+) -> None:
     store, registry = start()
     pushed = push_versions(store, make_package, "1.0.0", "2.0.0", "3.0.0")
     promote(store, "1.0.0")
@@ -315,7 +317,7 @@ def test_tags_without_pages_are_asked_for_twice_at_most(start: Start, server: Ho
     assert len(server.seen) == 2
 
 
-def test_what_is_stored_elsewhere_is_asked_for_with_get(start: Start, server: Hostile, elsewhere: Hostile) -> None:
+def test_content_that_is_stored_elsewhere_is_requested_with_get(start: Start, server: Hostile, elsewhere: Hostile) -> None:
     """Addresses of a storage are signed for GET; a HEAD that is redirected there is answered 403 (moby 50065)."""
     store, registry = start()
     target = put_manifest(store, "one")
@@ -362,16 +364,16 @@ def test_a_range_of_the_last_chunk_alone_is_no_place_to_resume(start: Start, ser
 
 
 @pytest.mark.parametrize(
-    ("named", "asked"),
+    ("named", "expected"),
     [
         ("http://registry.example.com/v2/x?_state=a", "https://registry.example.com/v2/x?_state=a"),
         ("https://registry.example.com:443/v2/x", "https://registry.example.com/v2/x"),
         ("https://storage.example.com/x", "https://storage.example.com/x"),
     ],
 )
-def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, asked: str) -> None:
+def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, expected: str) -> None:
     client = OciClient("registry.example.com", StoreOptions(), Timing())
-    assert str(client.allowed(httpx.URL(named))) == asked
+    assert str(client.allowed(httpx.URL(named))) == expected
     for other in ("http://registry.example.com:81/x", "http://storage.example.com/x", "http://u:p@registry.example.com/x"):
         with pytest.raises(Refused, match="answers with the URL"):
             client.allowed(httpx.URL(other))
@@ -380,11 +382,11 @@ def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, a
 def test_a_move_whose_answer_was_lost_counts_where_the_tag_must_not_be_written_again(start: Start, server: Hostile) -> None:
     store, registry = start(immutable=True)
     target = put_manifest(store, "one")
-    lost = iter([True])
+    failures = iter([True])
 
     def losing(seen: Seen) -> Reply:
         reply = registry(seen)
-        return Reply(502) if seen.method == "PUT" and seen.path.endswith("/prod") and next(lost, False) else reply
+        return Reply(502) if seen.method == "PUT" and seen.path.endswith("/prod") and next(failures, False) else reply
 
     server.script = losing
     store.move_tags({"prod": target}, expect={"prod": None})

@@ -29,7 +29,7 @@ def test_a_proxy_whose_origin_is_late_is_asked_again(start: Start, server: Hosti
     assert registry.blobs[digest(SMALL)] == SMALL
 
 
-def test_a_limit_on_requests_that_is_said_with_403_is_waited_for(start: Start, server: Hostile) -> None:
+def test_a_limit_on_requests_that_is_reported_with_403_is_waited_for(start: Start, server: Hostile) -> None:
     """GitHub's secondary limits are 403 with a Retry-After (refchecker 67)."""
     store, registry = start()
     put_manifest(store, "one")
@@ -59,8 +59,8 @@ def test_a_challenge_counts_with_403_too(start: Start, server: Hostile, status: 
     def writes_without_token(seen: Seen) -> bool:
         return seen.method in ("POST", "PATCH", "PUT") and seen.headers.get("authorization") != "Bearer abc"
 
-    asked = Reply(status, headers={"WWW-Authenticate": challenge})
-    server.script = answering(registry, writes_without_token, lambda _: asked)
+    challenged = Reply(status, headers={"WWW-Authenticate": challenge})
+    server.script = answering(registry, writes_without_token, lambda _: challenged)
     push(store, SMALL)
     assert registry.blobs[digest(SMALL)] == SMALL
 
@@ -95,19 +95,19 @@ def test_a_realm_that_limits_requests_with_403_is_waited_for(start: Start, serve
 def test_tokens_that_are_good_for_two_requests_carry_an_upload_to_its_end(start: Start, server: Hostile) -> None:
     """Tokens expire in the middle of an upload (containers/image 1907, docker_auth 240, moby 33558)."""
     store, registry = start(chunk_limit=4 << 20)
-    left: dict[str, int] = {}
+    remaining: dict[str, int] = {}
     numbers = itertools.count()
 
     def expiring(seen: Seen) -> Reply:
         if seen.path.startswith("/token"):
             token = f"t{next(numbers)}"
-            left[token] = 2
+            remaining[token] = 2
             return Reply(body=json.dumps({"token": token}).encode())
         token = seen.headers.get("authorization", "").removeprefix("Bearer ")
-        if left.get(token, 0) == 0:
+        if remaining.get(token, 0) == 0:
             challenge = f'Bearer realm="http://{server.address}/token",service="registry",error="invalid_token"'
             return Reply(401, headers={"WWW-Authenticate": challenge})
-        left[token] -= 1
+        remaining[token] -= 1
         return registry(seen)
 
     server.script = expiring

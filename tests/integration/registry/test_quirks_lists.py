@@ -12,7 +12,7 @@ from tests.integration.registry.hostile import Hostile, Reply, Seen
 from tests.integration.registry.quirks import answering
 
 
-def test_what_is_no_tag_is_left_out_of_the_list(start: Start, server: Hostile) -> None:
+def test_names_that_are_no_tags_are_omitted_from_the_list(start: Start, server: Hostile) -> None:
     """Artifactory lists digests (skopeo 2346), others names with a dash before them (containers/image 2771)."""
     store, registry = start()
     target = put_manifest(store, "one")
@@ -22,8 +22,8 @@ def test_what_is_no_tag_is_left_out_of_the_list(start: Start, server: Hostile) -
     assert store.tags() == ["prod"]
 
 
-@pytest.mark.parametrize("most", [100, 3, 0])
-def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile, most: int) -> None:
+@pytest.mark.parametrize("page_limit", [100, 3, 0])
+def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile, page_limit: int) -> None:
     """`n` above its limit is an error of distribution 3.1 (distribution 4856)."""
     store, registry = start(tags_page=3)
     target = put_manifest(store, "one")
@@ -31,7 +31,7 @@ def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile
     store.move_tags(dict.fromkeys(names, target), expect={})
 
     def too_many(seen: Seen) -> bool:
-        return int(httpx.URL(seen.path).params.get("n", "0")) > most
+        return int(httpx.URL(seen.path).params.get("n", "0")) > page_limit
 
     invalid = Reply(400, b'{"errors": [{"code": "PAGINATION_NUMBER_INVALID", "message": "invalid number of results"}]}')
     server.script = answering(registry, too_many, lambda _: invalid)
@@ -39,7 +39,7 @@ def test_a_registry_that_allows_smaller_pages_only(start: Start, server: Hostile
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 416, 501])
-def test_a_registry_that_does_not_know_where_a_list_goes_on_has_listed_all(start: Start, server: Hostile, status: int) -> None:
+def test_a_list_ends_if_the_registry_does_not_know_its_continuation(start: Start, server: Hostile, status: int) -> None:
     store, registry = start()
     target = put_manifest(store, "one")
     store.move_tags({"a": target, "b": target}, expect={})
@@ -58,7 +58,7 @@ def test_a_list_that_is_not_given_is_no_empty_list(start: Start, server: Hostile
 
 @pytest.mark.parametrize("status", [400, 404, 405, 416, 501])
 def test_a_page_that_is_linked_and_not_given_is_no_end_of_the_list(start: Start, server: Hostile, status: int) -> None:
-    """Else moves and versions would seem to be gone."""
+    """Otherwise moves and versions would seem to be deleted."""
     store, registry = start(tags_page=2)
     target = put_manifest(store, "one")
     store.move_tags(dict.fromkeys(("a", "b", "c"), target), expect={})

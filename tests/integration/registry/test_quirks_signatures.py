@@ -19,7 +19,7 @@ from tests.unit.model_registry.keyring import NOW, ONE, trusted, version
 
 @pytest.mark.parametrize("confirms", [True, False])
 def test_a_signature_that_is_listed_as_another_type_is_found(start: Start, server: Hostile, confirms: bool) -> None:
-    """The type in the list is the registry's own idea (harbor 19867, oras 1127); `sign` looks as `verify` does."""
+    """The type in the list is the registry's own idea (harbor 19867, oras 1127); `sign` searches as `verify` does."""
     store, registry = start(confirms=confirms)
 
     def mistyped(seen: Seen) -> Reply:
@@ -47,20 +47,20 @@ def test_a_signature_that_is_listed_without_its_type_is_found(start: Start, serv
 
 
 @pytest.mark.parametrize("lag", [0.0, 1.0])
-def test_a_registry_that_forbids_what_does_not_exist_takes_the_first_version_and_its_signature(
+def test_a_registry_that_forbids_absent_content_accepts_the_first_version_and_its_signature(
     start: Start, server: Hostile, make_package: MakePackage, lag: float
 ) -> None:
     """Artifactory answers 403 for an absent tag, and so for the API that it does not have (cosign 2973)."""
     _, registry = start(forbids_absent=True, referrers=Reply(404), confirms=False, lag=lag, replicas=True)
 
-    def anew() -> RemoteStore:
+    def reopened() -> RemoteStore:
         return opened(server, registry.clock)
 
-    subject = push_versions(anew(), make_package, "1.0.0")["1.0.0"]
-    signatures.sign(anew(), subject, ONE, NOW)
-    signatures.verify(anew(), subject, trusted(ONE), NOW)
-    promote(anew(), "1.0.0")
-    assert channel.resolve(anew(), "prod").revision == 1
+    subject = push_versions(reopened(), make_package, "1.0.0")["1.0.0"]
+    signatures.sign(reopened(), subject, ONE, NOW)
+    signatures.verify(reopened(), subject, trusted(ONE), NOW)
+    promote(reopened(), "1.0.0")
+    assert channel.resolve(reopened(), "prod").revision == 1
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -91,7 +91,7 @@ def test_a_manifest_that_is_shown_only_once_it_has_a_tag(start: Start, server: H
 
 @pytest.mark.parametrize("replicas", [False, True])
 @pytest.mark.parametrize("lag", [0.9, 1.5])
-def test_a_refused_move_is_taken_back_where_writes_are_visible_late(
+def test_a_refused_move_is_reverted_if_writes_are_visible_late(
     start: Start, make_package: MakePackage, lag: float, replicas: bool
 ) -> None:
     store, registry = start(lag=lag, replicas=replicas)
@@ -128,15 +128,15 @@ def test_a_rollback_right_after_a_promotion_sees_it_on_any_replica(
     """Each command is a process of its own, and any replica answers it."""
     _, registry = start(lag=1.0, replicas=True, seed=seed)
 
-    def anew() -> RemoteStore:
+    def reopened() -> RemoteStore:
         return opened(server, registry.clock)
 
-    push_versions(anew(), make_package, "1.0.0", "2.0.0")
-    moves = [promote(anew(), each) for each in ("1.0.0", "2.0.0")]
-    moves.append(channel.rollback(anew(), "prod", MoveRequest("op@host", "", NOW)))
+    push_versions(reopened(), make_package, "1.0.0", "2.0.0")
+    moves = [promote(reopened(), each) for each in ("1.0.0", "2.0.0")]
+    moves.append(channel.rollback(reopened(), "prod", MoveRequest("op@host", "", NOW)))
     registry.clock.sleep(1.0)
-    assert channel.history(anew(), "prod") == moves
-    assert channel.resolve(anew(), "prod").version == "1.0.0"
+    assert channel.history(reopened(), "prod") == moves
+    assert channel.resolve(reopened(), "prod").version == "1.0.0"
 
 
 def test_a_registry_without_the_header_of_digests_takes_versions_moves_and_signatures(
@@ -147,8 +147,8 @@ def test_a_registry_without_the_header_of_digests_takes_versions_moves_and_signa
 
     def stripped(seen: Seen) -> Reply:
         reply = registry(seen)
-        kept = {name: value for name, value in reply.headers.items() if name != "Docker-Content-Digest"}
-        return Reply(reply.status, reply.body, kept)
+        headers = {name: value for name, value in reply.headers.items() if name != "Docker-Content-Digest"}
+        return Reply(reply.status, reply.body, headers)
 
     server.script = stripped
     push_versions(store, make_package, "1.0.0", "2.0.0")
@@ -157,7 +157,7 @@ def test_a_registry_without_the_header_of_digests_takes_versions_moves_and_signa
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
-def test_what_is_named_compressed_and_is_not_is_read(
+def test_uncompressed_content_with_a_content_encoding_is_read(
     start: Start, server: Hostile, make_package: MakePackage, encoding: str
 ) -> None:
     """Mirrors keep the header of what they have decoded (docker-registry 369)."""
@@ -176,12 +176,12 @@ def test_what_is_named_compressed_and_is_not_is_read(
 def test_a_tag_that_is_redirected_to_nothing_is_not_absent(
     start: Start, server: Hostile, elsewhere: Hostile, make_package: MakePackage
 ) -> None:
-    """One registry redirects to a page that answers 404 (source-controller 2050): that is no word on what exists."""
+    """One registry redirects to a page that answers 404 (source-controller 2050): that does not mean that the tag is absent."""
     store, registry = start()
     push_versions(store, make_package, "1.0.0")
     promote(store, "1.0.0")
-    away = Reply(302, headers={"Location": f"http://{elsewhere.address}/-/v2/packages"})
-    server.script = answering(registry, lambda seen: seen.path.endswith("/manifests/prod"), lambda _: away)
+    redirect = Reply(302, headers={"Location": f"http://{elsewhere.address}/-/v2/packages"})
+    server.script = answering(registry, lambda seen: seen.path.endswith("/manifests/prod"), lambda _: redirect)
     for ask in (store.resolve, store.validator):
         with pytest.raises(Unreachable, match=r"404 to GET of the manifest of 'prod', which localhost:\d+ redirected there"):
             ask("prod")
@@ -191,7 +191,7 @@ def test_a_tag_that_is_redirected_to_nothing_is_not_absent(
     assert len(registry.writes) == before
 
 
-def test_a_rule_against_moves_may_be_said_with_412(start: Start, server: Hostile, make_package: MakePackage) -> None:
+def test_a_rule_against_moves_may_be_reported_with_412(start: Start, server: Hostile, make_package: MakePackage) -> None:
     """Harbor's way (harbor 17332)."""
     store, registry = start()
     push_versions(store, make_package, "1.0.0", "2.0.0")

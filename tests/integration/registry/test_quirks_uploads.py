@@ -130,8 +130,8 @@ def test_an_upload_s_address_is_sent_back_as_the_registry_wrote_it(start: Start,
 
     server.script = answering(registry, lambda seen: seen.method == "POST", stated)
     push(store, SMALL)
-    (put,) = server.asked("PUT")
-    assert put.path.partition("?")[2] == f"{state}&digest={digest(SMALL).replace(':', '%3A')}"
+    (last_request,) = server.asked("PUT")
+    assert last_request.path.partition("?")[2] == f"{state}&digest={digest(SMALL).replace(':', '%3A')}"
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 501])
@@ -212,7 +212,7 @@ def test_a_range_that_stays_at_the_first_chunk_is_no_place_to_resume(start: Star
     assert registry.blobs[digest(LARGE)] == LARGE
 
 
-def test_an_upload_that_only_one_of_three_replicas_knows_is_begun_until_it_arrives(start: Start, server: Hostile) -> None:
+def test_an_upload_that_only_one_of_three_replicas_knows_is_restarted_until_it_arrives(start: Start, server: Hostile) -> None:
     """Replicas without a common store answer "blob upload unknown" (harbor 15234)."""
     store, registry = start()
     numbers = itertools.count()
@@ -237,10 +237,10 @@ def test_a_registry_without_open_ranges_or_any(store: RemoteStore, server: Hosti
             if "range" not in seen.headers:
                 cut = 500_000 if len(server.seen) == 1 else None
                 return Reply(body=CONTENT, cut=cut)
-            asked = closed.fullmatch(seen.headers["range"])
-            if not knows or asked is None:
+            requested = closed.fullmatch(seen.headers["range"])
+            if not knows or requested is None:
                 return Reply(status)
-            begin, end = int(asked[1]), int(asked[2])
+            begin, end = int(requested[1]), int(requested[2])
             return Reply(206, CONTENT[begin : end + 1], {"Content-Range": f"bytes {begin}-{end}/{len(CONTENT)}"})
 
         server.script = script
@@ -262,10 +262,10 @@ def test_chunks_arrive_at_a_real_registry_behind_a_limit(
             drop = {"host", "connection", "accept-encoding"}
             headers = {name: value for name, value in seen.headers.items() if name not in drop}
             answer = real.request(seen.method, seen.path, headers=headers, content=seen.body)
-            kept = {name: value for name, value in answer.headers.items() if name in ("location", "range")}
-            if "location" in kept:
-                kept["location"] = kept["location"].replace(registry.address, server.address)
-            return Reply(answer.status_code, answer.content, kept)
+            response_headers = {name: value for name, value in answer.headers.items() if name in ("location", "range")}
+            if "location" in response_headers:
+                response_headers["location"] = response_headers["location"].replace(registry.address, server.address)
+            return Reply(answer.status_code, answer.content, response_headers)
 
         server.script = limited
         path = repository.partition("/")[2]

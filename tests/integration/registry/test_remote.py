@@ -66,11 +66,13 @@ class TestRemoteStore(StoreConformance):
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_tag_waits_until_what_its_list_names_is_whole_again(registry: DockerRegistry, repository: str, moved: bool) -> None:
-    """As while somebody else pushes the same manifest; who has moved the tag meanwhile is found."""
+def test_a_tag_waits_until_the_manifests_of_its_list_are_complete_again(
+    registry: DockerRegistry, repository: str, moved: bool
+) -> None:
+    """This happens while another writer pushes the same manifest; a concurrent move of the tag is detected."""
 
     def mend(_: float) -> None:
-        path.write_bytes(whole)
+        path.write_bytes(content)
         if moved:
             RemoteStore(reference.parse(repository), PLAIN, AT_ONCE).move_tags({"list": named}, expect={"list": None})
 
@@ -78,7 +80,7 @@ def test_a_tag_waits_until_what_its_list_names_is_whole_again(registry: DockerRe
     named = put_manifest(store, uuid.uuid4().hex)
     index = store.push_manifest(an_index(named))
     path = registry.blob(named.digest)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     path.unlink()
     if moved:
         with pytest.raises(Conflict):
@@ -92,24 +94,24 @@ def test_a_blob_is_mounted_from_another_repository(registry: DockerRegistry, rem
     base = f"team/base{uuid.uuid4().hex[:8]}"
     unique = uuid.uuid4().bytes * 500_000
     content = put(RemoteStore(reference.parse(f"{registry.address}/{base}"), PLAIN), unique)
-    sent: list[int] = []
-    options = replace(PLAIN, mount_from=("team/absent", base), progress=lambda _, size: sent.append(size))
+    sizes: list[int] = []
+    options = replace(PLAIN, mount_from=("team/absent", base), progress=lambda _, size: sizes.append(size))
     store = RemoteStore(reference.parse(remote.repository), options)
     assert not store.has_blob(content.digest)
     store.push_blob(content, io.BytesIO(unique))
-    assert (store.has_blob(content.digest), sent) == (True, [])
+    assert (store.has_blob(content.digest), sizes) == (True, [])
 
 
 @pytest.mark.parametrize("size", [1, WHOLE_BYTES, WHOLE_BYTES + 1, 3 * WHOLE_BYTES])
 def test_progress_goes_up_to_the_size(remote: RemoteStore, size: int) -> None:
-    seen: list[int] = []
-    options = replace(PLAIN, progress=lambda _, done: seen.append(done))
+    progress: list[int] = []
+    options = replace(PLAIN, progress=lambda _, size_so_far: progress.append(size_so_far))
     store = RemoteStore(reference.parse(remote.repository), options)
     content = put(store, random.randbytes(size))
-    assert seen == sorted(seen)
-    assert seen[-1] == size
-    seen.clear()
-    assert len(b"".join(store.blob(content))) == seen[-1] == size
+    assert progress == sorted(progress)
+    assert progress[-1] == size
+    progress.clear()
+    assert len(b"".join(store.blob(content))) == progress[-1] == size
 
 
 def test_a_stream_that_cannot_seek_is_pushed(remote: RemoteStore) -> None:
@@ -119,23 +121,23 @@ def test_a_stream_that_cannot_seek_is_pushed(remote: RemoteStore) -> None:
 
 
 def test_deleted_manifests_take_their_tags_along(remote: RemoteStore) -> None:
-    one, two = put_manifest(remote, "one"), put_manifest(remote, "two")
-    remote.move_tags({"1.0.0": one, "2.0.0": two, "prod": two}, expect={})
-    there = {"1.0.0": one.digest, "2.0.0": two.digest, "prod": two.digest}
+    first, second = put_manifest(remote, "one"), put_manifest(remote, "two")
+    remote.move_tags({"1.0.0": first, "2.0.0": second, "prod": second}, expect={})
+    tags = {"1.0.0": first.digest, "2.0.0": second.digest, "prod": second.digest}
     with pytest.raises(Conflict, match="'prod' was moved"):
-        remote.delete([one.digest], expect=there | {"prod": one.digest}, grace_seconds=0)
-    assert remote.delete([one.digest, one.digest], expect=there, grace_seconds=0) is None
+        remote.delete([first.digest], expect=tags | {"prod": first.digest}, grace_seconds=0)
+    assert remote.delete([first.digest, first.digest], expect=tags, grace_seconds=0) is None
     assert remote.tags() == ["2.0.0", "prod"]
 
 
-def test_a_repository_that_nobody_has_pushed_to(remote: RemoteStore) -> None:
+def test_a_repository_without_any_push(remote: RemoteStore) -> None:
     assert remote.tags() == []
     assert remote.referrers("sha256:" + "0" * 64) is None
     with pytest.raises(NotFound):
         remote.validator("prod")
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_no_registry_listens(tmp_path: Path) -> None:
     store = RemoteStore(reference.parse(f"localhost:{free_port()}/x"), PLAIN, AT_ONCE)
     for ask in (store.tags, lambda: store.validator("prod"), lambda: b"".join(store.blob(described(b"x")))):
         with pytest.raises(Unreachable, match="Connection refused"):

@@ -9,22 +9,22 @@ CLEAN = {"missing": 0, "duplicates": 0, "phantoms": 0, "out_of_order": 0, "alter
 
 def compare(source: list[Message], copies: list[Message]) -> dict[str, int]:
     """Every source record must be there once, in its partition, in order, and as it was but for the three headers."""
-    wanted = {(m.partition(), m.offset()): m for m in source}
-    seen: dict[tuple[int | None, int | None], int] = {}
+    expected = {(m.partition(), m.offset()): m for m in source}
+    offsets: dict[tuple[int | None, int | None], int] = {}
     last: dict[int | None, int] = {}
-    found = dict.fromkeys(CLEAN, 0)
+    counts = dict.fromkeys(CLEAN, 0)
     for copy in copies:
         offset = int(header(copy, "x-origin").rpartition(b"/")[2])
         place = copy.partition(), offset
-        found["phantoms"] += place not in wanted
-        found["duplicates"] += place in seen
-        seen[place] = offset
-        found["out_of_order"] += offset <= last.get(copy.partition(), -1)
+        counts["phantoms"] += place not in expected
+        counts["duplicates"] += place in offsets
+        offsets[place] = offset
+        counts["out_of_order"] += offset <= last.get(copy.partition(), -1)
         last[copy.partition()] = offset
-        if place in wanted:
-            found["altered"] += kept(copy) != kept(wanted[place])
-    found["missing"] = len(set(wanted) - set(seen))
-    return found
+        if place in expected:
+            counts["altered"] += kept(copy) != kept(expected[place])
+    counts["missing"] = len(set(expected) - set(offsets))
+    return counts
 
 
 def header(message: Message, name: str) -> bytes:

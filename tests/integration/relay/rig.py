@@ -58,9 +58,9 @@ class RelayRig:
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         words = [*arguments[:2]] if arguments[0] == "checkpoint" else [arguments[0]]
         full = [*self.program, *words, str(self.path), *arguments[len(words) :]]
-        done = warm.run(full)
-        out, err = done.stdout.decode(), done.stderr.decode()
-        assert done.returncode == code, f"{full} ended with {done.returncode}, not {code}:\n{out}\n{err}"
+        completed = warm.run(full)
+        out, err = completed.stdout.decode(), completed.stderr.decode()
+        assert completed.returncode == code, f"{full} ended with {completed.returncode}, not {code}:\n{out}\n{err}"
         return subprocess.CompletedProcess(full, code, out, err)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
@@ -99,16 +99,16 @@ class RelayRig:
         settle(admin(servers).create_partitions([NewPartitions(self.topic, partitions)]))
 
     def partitions(self, servers: str, topic: str) -> int:
-        """How many there are; 0 where there is no such topic."""
-        known = admin(servers).list_topics(timeout=10).topics
-        return len(known[topic].partitions) if topic in known else 0
+        """Return the number of partitions; 0 if the topic does not exist."""
+        topics = admin(servers).list_topics(timeout=10).topics
+        return len(topics[topic].partitions) if topic in topics else 0
 
     def config(self, servers: str, topic: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return {name: entry.value for name, entry in admin(servers).describe_configs([resource])[resource].result().items()}
 
     def truncate(self, servers: str) -> None:
-        """What retention does: everything so far is gone."""
+        """Delete all records so far, as retention does."""
         ends = [TopicPartition(self.topic, p, OFFSET_END) for p in range(self.partitions(servers, self.topic))]
         settle(admin(servers).delete_records(ends))
 
@@ -147,8 +147,8 @@ class RelayRig:
     def audit(self, topic: str = "", target: str = "") -> dict[str, int]:
         """Hold the copy against the source, record by record; the product's own count must say the same."""
         name = topic or self.topic
-        own = self.json("audit")
-        assert own["clean"], own
+        report = self.json("audit")
+        assert report["clean"], report
         return compare(list(auditor.read(self.source, name)), list(auditor.read(self.destination, target or name)))
 
     def close(self) -> None:

@@ -32,14 +32,14 @@ def test_batches_that_expand_go_to_the_refusal_topic(make_relay: MakeRelay) -> N
     assert relay.metric("publisher_records_refused_total") == 2
     assert relay.metric("publisher_restarts_total") == 0
     assert relay.stop() == 0
-    found = {header(m, "refused.source").decode(): m for m in auditor.read(rig.destination, refusals)}
-    assert set(found) == {f"eu/{rig.topic}/0/{first}", f"eu/{rig.topic}/1/{later[0]}"}
-    assert {header(m, "refused.reason") for m in found.values()} == {b"unreadable-batch"}
-    assert {m.value() for m in found.values()} == {None}
-    told = header(found[f"eu/{rig.topic}/0/{first}"], "refused.error").decode()
-    assert f"offsets {first} to {last} (lz4, " in told
-    told = header(found[f"eu/{rig.topic}/1/{later[0]}"], "refused.error").decode()
-    assert f"offsets {later[0]} to {later[1]} (zstd, " in told
+    refused = {header(m, "refused.source").decode(): m for m in auditor.read(rig.destination, refusals)}
+    assert set(refused) == {f"eu/{rig.topic}/0/{first}", f"eu/{rig.topic}/1/{later[0]}"}
+    assert {header(m, "refused.reason") for m in refused.values()} == {b"unreadable-batch"}
+    assert {m.value() for m in refused.values()} == {None}
+    error = header(refused[f"eu/{rig.topic}/0/{first}"], "refused.error").decode()
+    assert f"offsets {first} to {last} (lz4, " in error
+    error = header(refused[f"eu/{rig.topic}/1/{later[0]}"], "refused.error").decode()
+    assert f"offsets {later[0]} to {later[1]} (zstd, " in error
     report = rig.json("audit")
     counted = {name: report[name] for name in ("clean", "source", "copies", "refused")}
     assert counted == {"clean": True, "source": 311, "copies": 300, "refused": 11}

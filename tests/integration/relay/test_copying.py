@@ -10,7 +10,7 @@ from tests.support import auditor
 from tests.support.waiting import until
 
 
-def test_everything_but_what_was_aborted_is_kept_and_where_it_comes_from_is_added(make_relay: MakeRelay) -> None:
+def test_all_but_aborted_records_are_copied_with_their_origin(make_relay: MakeRelay) -> None:
     rig = make_relay(source={"region": "eu-west"}, destination={"topic": "{region}.{topic}"})
     rig.create(rig.source, retention_ms="-1")
     producer = Producer({"bootstrap.servers": rig.source})
@@ -71,29 +71,29 @@ def test_partitions_and_topics_that_come_later_are_copied(make_relay: MakeRelay)
 
 
 def test_records_do_not_go_round_in_circles(make_relay: MakeRelay) -> None:
-    there = make_relay()
-    there.create(there.source)
-    there.fill(200)
+    rig = make_relay()
+    rig.create(rig.source)
+    rig.fill(200)
     back = make_relay()
-    back.turn_round(there.topic)
-    outward = there.start().ready()
-    there.wait_copied(200)
-    said = back.refused()
-    assert f"{there.topic}[0] has no checkpoint" in said
-    back.run("checkpoint", "set", "--topic", there.topic, "--to", "earliest")
+    back.turn_round(rig.topic)
+    outward = rig.start().ready()
+    rig.wait_copied(200)
+    message = back.refused()
+    assert f"{rig.topic}[0] has no checkpoint" in message
+    back.run("checkpoint", "set", "--topic", rig.topic, "--to", "earliest")
     homeward = back.start().ready()
-    there.fill(300)
-    there.fill(100, servers=there.destination)
-    until(lambda: len(list(auditor.read(there.source, there.topic))) >= 600, "the copies in both")
-    there.wait_copied(600)
+    rig.fill(300)
+    rig.fill(100, servers=rig.destination)
+    until(lambda: len(list(auditor.read(rig.source, rig.topic))) >= 600, "the copies in both")
+    rig.wait_copied(600)
     until(lambda: homeward.metric("publisher_records_looped_total") == 500, "the loops that were cut")
     until(lambda: outward.metric("publisher_records_looped_total") == 100, "the loops that were cut")
-    assert len(list(auditor.read(there.source, there.topic))) == 600
-    assert there.copied() == 600
+    assert len(list(auditor.read(rig.source, rig.topic))) == 600
+    assert rig.copied() == 600
     assert outward.stop() == homeward.stop() == 0
 
 
-def test_a_frozen_process_that_was_replaced_writes_nothing_any_more(make_relay: MakeRelay) -> None:
+def test_a_frozen_process_that_was_replaced_no_longer_writes(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=4)
     rig.create(rig.source)
     rig.fill(2_000)

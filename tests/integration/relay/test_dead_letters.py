@@ -1,4 +1,4 @@
-"""Where the facts do not fit together the relay stops with code 3, says both, and names the command that goes on."""
+"""If the facts contradict each other, the relay stops with code 3, reports both, and names the command that continues."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ ATTEMPTS = 20  # it is the second or third at the latest
 
 
 def recreate_source(rig: RelayRig) -> None:
-    """Deleted and made again, with a log that is longer than the position."""
+    """Delete and recreate the source, with a log that is longer than the position."""
     rig.delete(rig.source)
     rig.create(rig.source)
     rig.fill(800)
@@ -64,9 +64,9 @@ def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(400)
     for befall, facts in CASES.items():
         befall(rig)
-        said = rig.refused()
-        assert all(fact in said for fact in facts), said
-        assert "publisher checkpoint set CONFIG --topic" in said.split('"hint": ')[1], said
+        message = rig.refused()
+        assert all(fact in message for fact in facts), message
+        assert "publisher checkpoint set CONFIG --topic" in message.split('"hint": ')[1], message
         rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
     relay = rig.start().ready()
     rig.fill(100)
@@ -74,8 +74,8 @@ def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
     assert relay.stop() == 0
 
 
-def test_what_happens_under_a_running_relay_or_a_frozen_one_is_noticed(make_relay: MakeRelay) -> None:
-    rig, most = make_relay(lanes=2).run_once(400), 400
+def test_changes_under_a_running_or_frozen_relay_are_detected(make_relay: MakeRelay) -> None:
+    rig, limit = make_relay(lanes=2).run_once(400), 400
     for befall, fact in ((truncate_source, "were deleted before they were copied"), (recreate_source, "was recreated")):
         relay = rig.start().ready()
         relay.send(signal.SIGSTOP)
@@ -85,8 +85,8 @@ def test_what_happens_under_a_running_relay_or_a_frozen_one_is_noticed(make_rela
         relay.send(signal.SIGCONT)
         assert relay.wait() == 3, relay.said
         assert fact in relay.said
-        most += 100
-        assert rig.copied() <= most
+        limit += 100
+        assert rig.copied() <= limit
         rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
     relay, before = rig.start().ready(), rig.copied()
     recreate_source(rig)
@@ -101,9 +101,9 @@ def test_another_cluster_under_the_address_or_another_name_is_noticed(make_relay
     rig.configure(name=f"{name}-renamed")
     assert f"relay {name!r} already copies {rig.topic}[0]" in rig.refused().replace("\\'", "'")
     rig.configure(name=name, source={"bootstrap_servers": rig.destination}, destination={"topic": "{topic}"})
-    said = rig.refused()
-    assert "the checkpoint" in said
-    assert "cluster" in said
+    message = rig.refused()
+    assert "the checkpoint" in message
+    assert "cluster" in message
 
 
 def test_fewer_partitions_at_the_destination_are_refused(make_relay: MakeRelay) -> None:
@@ -145,14 +145,15 @@ def ends_of_transactions(data: bytes) -> list[int]:
     return ends
 
 
-def test_copies_that_are_not_there_any_more_are_not_copied_on(us: EmbeddedBroker, make_relay: MakeRelay) -> None:
+def test_a_relay_stops_if_copies_are_missing(us: EmbeddedBroker, make_relay: MakeRelay) -> None:
     rig = make_relay(transaction_records=20).run_once(400)
     cut_the_log(us, rig.topic)
-    said = rig.refused()
+    message = rig.refused()
     assert (
-        f"{rig.topic}[0] is copied up to offset 99, but {rig.topic}[0] at the destination ends with the copy of offset" in said
+        f"{rig.topic}[0] is copied up to offset 99, but {rig.topic}[0] at the destination ends with the copy of offset"
+        in message
     )
-    command = said.split("to continue deliberately: publisher ")[1].split('"')[0].split()
+    command = message.split("to continue deliberately: publisher ")[1].split('"')[0].split()
     rig.run(*(word for word in command if word != "CONFIG"))
     relay = rig.start().ready()
     rig.fill(40)
@@ -172,7 +173,7 @@ def test_copies_that_the_destination_keeps_no_longer_are_no_reason_to_stop(make_
     assert (audit["clean"], audit["copies"], audit["expired"]) == (True, 40, 400)
 
 
-def test_copies_of_a_topic_that_was_made_again_are_told_as_gone(make_relay: MakeRelay) -> None:
+def test_copies_of_a_recreated_topic_are_reported_as_missing(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(400)
     rig.delete(rig.source)
     rig.create(rig.source)
@@ -190,7 +191,7 @@ def test_copies_of_a_topic_that_was_made_again_are_told_as_gone(make_relay: Make
         assert (audit["clean"], audit["gone"], audit["copies"], audit["pending"]) == (True, 400, copies, 0), audit
 
 
-def test_of_two_relays_that_begin_together_one_goes_on(make_relay: MakeRelay) -> None:
+def test_of_two_relays_that_start_together_one_continues(make_relay: MakeRelay) -> None:
     for attempt in range(ATTEMPTS):
         rig = make_relay(destination={"create_topics": True})
         rig.create(rig.source)
@@ -231,12 +232,12 @@ def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[CopyRefused | 
         life.close()
     checkpoints = open_checkpoint_log(load(rig.path).settings)
     checkpoints.refresh()
-    kept = [bool(checkpoints.checkpoints_of(name)) for name in names]
-    assert kept == [outcome is None for outcome in outcomes], "who does not copy takes its checkpoints back"
+    with_checkpoints = [bool(checkpoints.checkpoints_of(name)) for name in names]
+    assert with_checkpoints == [outcome is None for outcome in outcomes], "who does not copy takes its checkpoints back"
     return outcomes, raced
 
 
-def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:
+def test_missing_topics_are_named(make_relay: MakeRelay) -> None:
     rig = make_relay(destination={"create_topics": False})
     assert f"topic {rig.name}.checkpoints does not exist" in rig.refused(2)
     assert f"topic {rig.topic} does not exist in eu" in str(rig.json("check", "--create", code=1)["checks"])
@@ -255,10 +256,13 @@ def test_a_transaction_timeout_above_the_brokers_names_the_setting_and_the_remed
 ) -> None:
     rig = make_relay(destination={"transaction_timeout_ms": LONGEST_TRANSACTION_MS + 1})
     rig.create(rig.source)
-    found = {each["check"]: each for each in rig.json("check", "--create", code=1)["checks"] if not each["ok"]}
-    assert set(found) == {"transactions"}
-    assert "destination.transaction_timeout_ms (60001) is above the broker's transaction.max" in found["transactions"]["detail"]
-    assert "lower destination.transaction_timeout_ms" in found["transactions"]["hint"]
+    failed_checks = {each["check"]: each for each in rig.json("check", "--create", code=1)["checks"] if not each["ok"]}
+    assert set(failed_checks) == {"transactions"}
+    assert (
+        "destination.transaction_timeout_ms (60001) is above the broker's transaction.max"
+        in failed_checks["transactions"]["detail"]
+    )
+    assert "lower destination.transaction_timeout_ms" in failed_checks["transactions"]["hint"]
     rig.configure(destination={"transaction_timeout_ms": LONGEST_TRANSACTION_MS})
     assert rig.json("check", "--create")["ok"]
     rig.configure(destination={"transaction_timeout_ms": LONGEST_TRANSACTION_MS + 1})

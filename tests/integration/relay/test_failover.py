@@ -1,4 +1,4 @@
-"""`publisher failover` between two real clusters: a consumer group goes on where it stopped in the other, and comes back."""
+"""`publisher failover` between two real clusters: a consumer group continues in the other where it stopped, and returns."""
 
 import json
 import subprocess
@@ -32,8 +32,8 @@ def mark(servers: str, topic: str) -> str:
 
 def committed(servers: str, group: str) -> dict[tuple[str, int], tuple[int, str | None]]:
     admin = AdminClient({"bootstrap.servers": servers})
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
-    return {(p.topic, p.partition): (p.offset, p.metadata) for p in found.topic_partitions or []}
+    offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    return {(p.topic, p.partition): (p.offset, p.metadata) for p in offsets.topic_partitions or []}
 
 
 @contextmanager
@@ -56,16 +56,16 @@ def outward(make_relay: MakeRelay) -> tuple[RelayRig, str, str]:
     return rig, group, f"eu.{rig.topic}"
 
 
-def homeward(make_relay: MakeRelay, there: RelayRig, group: str) -> RelayRig:
+def homeward(make_relay: MakeRelay, outward_rig: RelayRig, group: str) -> RelayRig:
     rig = make_relay(source={"groups": [group]}, destination={"topic": "{region}.{topic}"})
-    rig.turn_round(there.topic)
+    rig.turn_round(outward_rig.topic)
     return rig
 
 
 def complete(rig: RelayRig) -> bool:
-    """Whether the relay has kept, beside its checkpoints, that everything was copied."""
-    kept = [m for m in auditor.read(rig.destination, f"{rig.name}.checkpoints") if (m.key() or b"").endswith(b"/source")]
-    return bool(kept) and json.loads(kept[-1].value() or b"")["complete_ms"] > 0
+    """Return True if the relay has recorded beside its checkpoints that everything was copied."""
+    checkpoints = [m for m in auditor.read(rig.destination, f"{rig.name}.checkpoints") if (m.key() or b"").endswith(b"/source")]
+    return bool(checkpoints) and json.loads(checkpoints[-1].value() or b"")["complete_ms"] > 0
 
 
 def origins(servers: str, topic: str, partition: int) -> list[tuple[int, str]]:
@@ -74,7 +74,7 @@ def origins(servers: str, topic: str, partition: int) -> list[tuple[int, str]]:
     return [(m.offset() or 0, header(m, "x-origin").decode()) for m in rows]
 
 
-def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRelay) -> None:
+def test_a_group_continues_in_the_other_region_and_returns(make_relay: MakeRelay) -> None:
     rig, group, copies = outward(make_relay)
     rig.fill(400)
     commit(rig.source, group, {(rig.topic, p): 60 + p for p in range(4)})
@@ -84,15 +84,15 @@ def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRela
     with member(rig.destination, group, copies):
         assert f"group {group} has members in us" in rig.run("failover", "--to", "us", "--yes", code=3).stderr
     assert "no consumer group was moved" in rig.run("failover", "--to", "us", code=3).stderr
-    lost = rig.run("failover", "--to", "us", "--dry-run", "--set", f"source.bootstrap_servers={UNREACHABLE}")
-    assert "eu does not answer" in lost.stderr
-    assert "the copy in us lacks at most the records that eu received in the last" in lost.stderr
-    assert all(f"{60 + p} in" in lost.stdout for p in range(4))
+    dry_run = rig.run("failover", "--to", "us", "--dry-run", "--set", f"source.bootstrap_servers={UNREACHABLE}")
+    assert "eu does not answer" in dry_run.stderr
+    assert "the copy in us lacks at most the records that eu received in the last" in dry_run.stderr
+    assert all(f"{60 + p} in" in dry_run.stdout for p in range(4))
     assert committed(rig.destination, group) == {}
     plan = rig.json("failover", "--to", "us", "--yes")
     assert (plan["moved"], plan["source_answers"], plan["lag_records"]) == (True, True, 0)
     moved = committed(rig.destination, group)
-    assert {told for _, told in moved.values()} == {mark(rig.destination, copies)}
+    assert {metadata for _, metadata in moved.values()} == {mark(rig.destination, copies)}
     for (topic, partition), (offset, _) in moved.items():
         first = next(origin for at, origin in origins(rig.destination, topic, partition) if at >= offset)
         assert (topic, first) == (copies, f"eu/{rig.topic}/{partition}/{60 + partition}")
@@ -119,7 +119,7 @@ def comes_back(back: RelayRig, rig: RelayRig, group: str, copies: str, first: in
     plan = back.json("failover", "--to", "eu", "--yes")
     assert (plan["moved"], plan["source_answers"], plan["lag_records"], plan["lag_scored"]) == (True, True, 0, 0)
     at_home = committed(back.destination, group)
-    assert {told for _, told in at_home.values()} == {mark(back.destination, topic) for topic, _ in at_home}
+    assert {metadata for _, metadata in at_home.values()} == {mark(back.destination, topic) for topic, _ in at_home}
     home = {place: offset for place, (offset, _) in at_home.items()}
     assert [home[rig.topic, p] for p in range(4)] == [70, 100, 62, 63]
     for p in range(4):
@@ -164,8 +164,8 @@ def audited(rig: RelayRig, group: str, copies: str, moved: dict[tuple[str, int],
         topics = {"output": {"topic": names["answers"]}, "dead_letter": {"topic": names["dead"]}}
         paths[-1].write_text(yaml.safe_dump({**configuration, **topics, "model": {"source": "oci:./registry/model"}}))
     assert_surviving_region_names_copies(paths[-1])
-    said = subprocess.run([command("scorer"), "audit", *map(str, paths), "--json"], capture_output=True, check=True).stdout
-    return json.loads(said)
+    output = subprocess.run([command("scorer"), "audit", *map(str, paths), "--json"], capture_output=True, check=True).stdout
+    return json.loads(output)
 
 
 def assert_surviving_region_names_copies(configuration: Path) -> None:

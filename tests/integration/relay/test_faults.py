@@ -1,4 +1,4 @@
-"""Nothing is lost, doubled or reordered, whatever dies: the relay at every step, and either broker."""
+"""No record is lost, doubled or reordered if the relay dies at any step, or either broker."""
 
 import signal
 
@@ -32,7 +32,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(make_relay: MakeRelay) -> 
     assert rig.audit() == CLEAN
 
 
-def test_a_silent_source_is_told_and_copied_again_when_it_answers(eu: EmbeddedBroker, make_relay: MakeRelay) -> None:
+def test_a_silent_source_is_reported_and_copied_again_when_it_answers(eu: EmbeddedBroker, make_relay: MakeRelay) -> None:
     rig = make_relay()
     rig.create(rig.source)
     rig.fill(1_000)

@@ -19,15 +19,15 @@ def derive(servers: str, topic: str, into: str) -> int:
     return len(rows)
 
 
-def test_what_is_derived_from_copies_is_copied_and_counted(make_relay: MakeRelay) -> None:
-    there = make_relay()
-    there.create(there.source)
-    there.fill(200)
-    outward = there.start().ready()
-    there.wait_copied(200)
-    derived = f"{there.name}.derived"
-    there.create(there.destination, derived)
-    assert derive(there.destination, there.topic, derived) == 200
+def test_records_derived_from_copies_are_copied_and_counted(make_relay: MakeRelay) -> None:
+    rig = make_relay()
+    rig.create(rig.source)
+    rig.fill(200)
+    outward = rig.start().ready()
+    rig.wait_copied(200)
+    derived = f"{rig.name}.derived"
+    rig.create(rig.destination, derived)
+    assert derive(rig.destination, rig.topic, derived) == 200
     back = make_relay()
     back.turn_round(derived)
     homeward = back.start().ready()

@@ -46,11 +46,11 @@ def of_tomorrow(rig: RelayRig) -> int:
 
 
 def put(rig: RelayRig, value: bytes, stamp: int) -> int:
-    found: list[Message] = []
+    delivered: list[Message] = []
     producer = Producer({"bootstrap.servers": rig.source})
-    producer.produce(rig.topic, value, b"raw", 0, lambda _, m: found.append(m), timestamp=stamp, headers=[("a", b"1")])
+    producer.produce(rig.topic, value, b"raw", 0, lambda _, m: delivered.append(m), timestamp=stamp, headers=[("a", b"1")])
     assert producer.flush(30) == 0
-    return found[0].offset() or 0
+    return delivered[0].offset() or 0
 
 
 KINDS: dict[str, Callable[[RelayRig], int]] = {
@@ -64,19 +64,19 @@ def filled(rig: RelayRig, *reasons: str) -> dict[str, int]:
     """Records around one of each of these kinds that cannot be carried: the offsets of those, by the reason."""
     rig.create(rig.source, message_timestamp_after_max_ms=str(2**63 - 1), message_timestamp_type="CreateTime")
     rig.create(rig.destination, max_message_bytes="3000")
-    bad: dict[str, int] = {}
+    rejected: dict[str, int] = {}
     for reason in reasons:
         rig.fill(100)
-        bad[reason] = KINDS[reason](rig)
+        rejected[reason] = KINDS[reason](rig)
     rig.fill(100)
-    return bad
+    return rejected
 
 
 def test_a_record_that_cannot_be_carried_goes_to_the_refusal_topic(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2)
     refusals = f"{rig.name}.refusals"
     rig.configure(refusal_topic=refusals)
-    bad = filled(rig, *KINDS)
+    rejected = filled(rig, *KINDS)
     relay = rig.start().ready()
     rig.wait_copied(400)
     until(rig.at_rest, "the positions behind all of them")
@@ -85,7 +85,7 @@ def test_a_record_that_cannot_be_carried_goes_to_the_refusal_topic(make_relay: M
     assert relay.stop() == 0
     letters = {header(m, "refused.reason").decode(): m for m in auditor.read(rig.destination, refusals)}
     places = {reason: header(m, "refused.source").decode() for reason, m in letters.items()}
-    assert places == {reason: f"eu/{rig.topic}/0/{offset}" for reason, offset in bad.items()}
+    assert places == {reason: f"eu/{rig.topic}/0/{offset}" for reason, offset in rejected.items()}
     assert {m.key() for m in letters.values()} == {b"raw"}
     assert {reason: len(m.value() or b"") for reason, m in letters.items()} == {
         "unreadable-headers": 3,
@@ -97,20 +97,20 @@ def test_a_record_that_cannot_be_carried_goes_to_the_refusal_topic(make_relay: M
     assert header(letters["invalid-timestamp"], "refused.without") == b"headers,value"
     audit = rig.json("audit")
     assert (audit["clean"], audit["missing"], audit["refused"], audit["copies"]) == (True, 0, 3, 400)
-    assert counted(rig, bad) == CLEAN
+    assert counted(rig, rejected) == CLEAN
 
 
-def counted(rig: RelayRig, bad: dict[str, int]) -> dict[str, int]:
+def counted(rig: RelayRig, rejected: dict[str, int]) -> dict[str, int]:
     """The copy held against the source without the records that cannot be carried."""
-    left_out = {(0, offset) for offset in bad.values()}
-    source = [m for m in auditor.read(rig.source, rig.topic) if (m.partition(), m.offset()) not in left_out]
+    rejected_positions = {(0, offset) for offset in rejected.values()}
+    source = [m for m in auditor.read(rig.source, rig.topic) if (m.partition(), m.offset()) not in rejected_positions]
     return compare(source, list(auditor.read(rig.destination, rig.topic)))
 
 
 def test_without_a_refusal_topic_it_stops_its_partition_alone(make_relay: MakeRelay) -> None:
     rig = make_relay()
-    bad = filled(rig, "unreadable-headers", "too-large")
-    for reason, offset in bad.items():
+    rejected = filled(rig, "unreadable-headers", "too-large")
+    for reason, offset in rejected.items():
         relay = rig.start().ready()
         rig.fill(100)
         until(lambda relay=relay: relay.metric("publisher_partition_stopped") == 1, "the stop")  # type: ignore[misc]
@@ -127,14 +127,14 @@ def test_without_a_refusal_topic_it_stops_its_partition_alone(make_relay: MakeRe
     relay = rig.start().ready()
     rig.wait_copied(rig.written)
     assert relay.stop() == 0
-    assert counted(rig, bad) == CLEAN
+    assert counted(rig, rejected) == CLEAN
 
 
 def in_partitions(rig: RelayRig, *partitions: int) -> int:
     return sum(m.partition() in partitions for m in auditor.read(rig.destination, rig.topic))
 
 
-def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_theirs(make_relay: MakeRelay) -> None:
+def test_a_record_that_the_client_refuses_or_that_is_last_stops_only_its_partition(make_relay: MakeRelay) -> None:
     rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
     rig.create(rig.source)
     rig.fill(40)
@@ -150,7 +150,7 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
 
 
 @pytest.mark.parametrize("beside", [0, 4])
-def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay, beside: int) -> None:
+def test_a_lane_that_was_replaced_while_it_searched_no_longer_writes(make_relay: MakeRelay, beside: int) -> None:
     """`beside`: records that are read together with the one that cannot be carried."""
     rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
     for servers in (rig.source, rig.destination):

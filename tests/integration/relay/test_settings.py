@@ -41,7 +41,7 @@ METRICS = (
 )
 
 
-def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> None:
+def test_metrics_health_and_status_report_the_progress(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2)
     rig.create(rig.source)
     rig.fill(400)
@@ -52,7 +52,7 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     assert [name for name in METRICS if name not in text] == []
     until(lambda: relay.metric("publisher_lag_records") == 0, "no lag")
     assert relay.get("/livez")[0] == 200
-    tells_live_what_it_does(rig, relay)
+    live_status_reports_progress(rig, relay)
     assert relay.stop() == 0
     assert "all copied records are committed" in relay.said
     rig.fill(40)
@@ -71,28 +71,30 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     assert "no Kafka broker answers" in rig.run("status", code=4).stderr
 
 
-def tells_live_what_it_does(rig: RelayRig, relay: Service) -> None:
+def live_status_reports_progress(rig: RelayRig, relay: Service) -> None:
     """While 2,000 records more are copied, as JSON and in a terminal."""
-    told = [*rig.program, "status", str(rig.path), "--metrics", relay.endpoint, "--live", "--every", "0.2"]
-    with subprocess.Popen([*told, "--json"], stdout=subprocess.PIPE) as live:
+    status_command = [*rig.program, "status", str(rig.path), "--metrics", relay.endpoint, "--live", "--every", "0.2"]
+    with subprocess.Popen([*status_command, "--json"], stdout=subprocess.PIPE) as live:
         assert live.stdout is not None
         looks = (json.loads(line) for line in live.stdout)
         assert next(looks)["process"]["lanes"][0]["records_per_second"] is None
         rig.fill(2_000)
         moved = next(look for look in looks if any(lane["records_per_second"] for lane in look["process"]["lanes"]))
-        done = next(look for look in looks if all_is_copied(look["process"]["lanes"], rig.written))
+        snapshot = next(look for look in looks if all_is_copied(look["process"]["lanes"], rig.written))
         live.terminate()
     assert moved["process"]["copying"]
-    assert [lane["aborts"] for lane in done["process"]["lanes"]] == [0, 0]
-    assert done["process"]["last_error"] is None
-    see_in_a_terminal(told, "copying", "trans-", "aborts", "s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
+    assert [lane["aborts"] for lane in snapshot["process"]["lanes"]] == [0, 0]
+    assert snapshot["process"]["last_error"] is None
+    see_in_a_terminal(status_command, "copying", "trans-", "aborts", "s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
     assert "not a terminal" in rig.run("status", "--live", code=2).stderr
     assert rig.json("status")["process"] is None, "no process of this name answers at the default address"
 
 
 def all_is_copied(lanes: Sequence[Mapping[str, int]], records: int) -> bool:
-    """Whether the lanes tell of all these records and of their transactions, of at most 50 records each. A look that falls
-    between two counts sees the one before the other."""
+    """Return True if the lanes report all these records, and their transactions of at most 50 records each.
+
+    A report between two updates may have one count without the other.
+    """
     return sum(lane["records"] for lane in lanes) == records and sum(lane["transactions"] for lane in lanes) >= records / 50
 
 
@@ -102,13 +104,13 @@ def see_in_a_terminal(command: list[str], *words: str) -> None:
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"}
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
-        shown = ""
+        output = ""
         deadline = time.monotonic() + STEP_SECONDS
-        while not all(word in shown for word in words):
+        while not all(word in output for word in words):
             if time.monotonic() > deadline or not select.select([ours], [], [], STEP_SECONDS)[0]:
                 process.kill()
-                raise AssertionError(shown)
-            shown += os.read(ours, 65_536).decode(errors="replace")
+                raise AssertionError(output)
+            output += os.read(ours, 65_536).decode(errors="replace")
         process.send_signal(signal.SIGINT)
     os.close(ours)
     assert process.returncode == 130
@@ -126,8 +128,8 @@ def test_copies_that_scorer_check_creates_pass_publisher_check(make_relay: MakeR
     }
     path = rig.folder / "scorer.yaml"
     path.write_text(yaml.safe_dump(scorer))
-    done = warm.run([command("scorer"), "check", str(path), "--create", "--partitions", "4"])
-    assert f"created topics: {rig.topic} (4), eu.{rig.topic} (4)" in done.stderr.decode()
+    completed = warm.run([command("scorer"), "check", str(path), "--create", "--partitions", "4"])
+    assert f"created topics: {rig.topic} (4), eu.{rig.topic} (4)" in completed.stderr.decode()
     details = [check["detail"] for check in rig.json("check", "--create")["checks"]]
     assert f"{rig.topic}, 4 partitions, is copied to eu.{rig.topic}" in details
     assert "consumer group new does not exist in eu (source) yet, or has no positions" in details

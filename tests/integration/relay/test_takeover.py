@@ -1,4 +1,4 @@
-"""Taking over: nobody waits for what a dead process has left open, and who loses a lane finds by whom."""
+"""Takeover: no process waits for the open transactions of a dead one, and a process that loses a lane names the new owner."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -14,7 +14,7 @@ from publisher.transactions.session import Record
 from tests.integration.relay.rig import MakeRelay
 
 
-def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_registered_first(make_relay: MakeRelay) -> None:
+def test_processes_to_fence_are_known_during_transactions_and_registration_comes_first(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(100)
     settings = load(rig.path).settings
     other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})
@@ -25,8 +25,8 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
     checkpoints = open_checkpoint_log(settings)
     checkpoints.refresh_visible(rig.name)
     assert checkpoints.registrations[rig.name].lanes == 2
-    told = registration(settings, "me", "a test")
-    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.encode_key(rig.name))
+    registered = registration(settings, "me", "a test")
+    other.produce(settings.checkpoint_topic, checkpoint.encode(registered), checkpoint.encode_key(rig.name))
     other.flush(30)
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(checkpoints.refresh_visible, rig.name)
@@ -36,14 +36,16 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
 
     rig.configure(lanes=1)
     settings = load(rig.path).settings
-    found: list[Registration] = []
+    registrations: list[Registration] = []
 
     def opening(_: Record) -> None:
         checkpoints = open_checkpoint_log(settings)
         checkpoints.refresh_visible(rig.name)
-        found.append(checkpoints.registrations[rig.name])
+        registrations.append(checkpoints.registrations[rig.name])
 
     with closing(control_of(settings)) as control:
         fence(settings, control, open_checkpoint_log(settings), registration(settings, "you", "a test"), [opening])
-    assert [(one.instance, one.lanes) for one in found] == [("you", 2)], "until all are fenced, as many lanes as there may be"
+    assert [(process.instance, process.lanes) for process in registrations] == [("you", 2)], (
+        "until all are fenced, as many lanes as there may be"
+    )
     assert rig.start().ready().stop() == 0

@@ -16,7 +16,7 @@ OTHER = (
 KINDS = ("deep array", "400 digits", "invalid UTF-8", "null", "binary", "deep object")
 
 
-def test_what_others_write_into_the_checkpoints_stops_no_relay(make_relay: MakeRelay) -> None:
+def test_foreign_records_in_the_checkpoints_stop_no_relay(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(400)
     for kind in KINDS:
         write(rig, *((key, BYTES[kind]) for key in OTHER))
@@ -26,8 +26,8 @@ def test_what_others_write_into_the_checkpoints_stops_no_relay(make_relay: MakeR
     assert relay.metric("publisher_unreadable_checkpoints") == 6, (
         "three keys of another relay, and three that are names of relays"
     )
-    found = rig.json("status")
-    assert found["error"] is None
+    status = rig.json("status")
+    assert status["error"] is None
     assert "checkpoints[0]@" in rig.run("status").stderr
     assert rig.audit() == CLEAN
     assert relay.stop() == 0
@@ -37,9 +37,11 @@ def test_an_own_unreadable_position_is_named_and_can_be_set_or_forgotten(make_re
     rig = make_relay(lanes=2).run_once(400)
     position = checkpoints.encode_key(rig.name, "eu", rig.topic, 1)
     write(rig, (position, BYTES["deep object"]))
-    said = rig.refused()
-    assert f"the position of {rig.topic}[1] is unreadable: {rig.name}.checkpoints[0]@" in said, said
-    assert f"publisher checkpoint set CONFIG --topic {rig.topic} --partition 1 --to OFFSET" in said.split('"hint": ')[1], said
+    message = rig.refused()
+    assert f"the position of {rig.topic}[1] is unreadable: {rig.name}.checkpoints[0]@" in message, message
+    assert f"publisher checkpoint set CONFIG --topic {rig.topic} --partition 1 --to OFFSET" in message.split('"hint": ')[1], (
+        message
+    )
     for command in (("status",), ("audit",)):
         assert "is unreadable" in rig.run(*command, code=3).stderr
     moves = rig.json("checkpoint", "set", "--topic", rig.topic, "--partition", "1", "--to", "100")["positions"]

@@ -25,14 +25,14 @@ FLAGS = [
 
 @contextmanager
 def console(rig: Rig, *flags: str) -> Iterator[str]:
-    """Its address. It has to end with 0 when it is asked to."""
+    """Yield the address of a console, which must end with 0 when it is stopped."""
     arguments = [command("scorer"), "console", "scorer.yaml", "--listen", "127.0.0.1:0", *flags]
     running = Program(arguments, rig.folder / "console.log", cwd=rig.folder)
     try:
         until(lambda: "console is at" in running.said or running.ended, "the address of the console")
-        found = re.search(r"console is at (http://[^\s/]+)", running.said)
-        assert found, running.said
-        yield found[1]
+        address = re.search(r"console is at (http://[^\s/]+)", running.said)
+        assert address, running.said
+        yield address[1]
         assert running.stop() == 0, running.said
     finally:
         running.kill()
@@ -50,12 +50,12 @@ def open_page(browser: Browser, complaints: list[str]) -> Page:
     """A tab; what its console complains of (a blocked script, an exception) goes to `complaints`."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(STEP_SECONDS * 1_000)
-    page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
+    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     return page
 
 
 def barriers(page: Page, *rules: str) -> list[Any]:
     """What axe finds: barriers to people who use assistive technology; by all of its rules, or only these."""
-    found: list[Any] = Axe().run(page, options={"runOnly": list(rules)} if rules else {}).response["violations"]
-    return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found]
+    violations: list[Any] = Axe().run(page, options={"runOnly": list(rules)} if rules else {}).response["violations"]
+    return [(each["id"], [node["html"] for node in each["nodes"]]) for each in violations]

@@ -66,14 +66,14 @@ class JoinedRig:
 
     def scores(self, *ids: str) -> list[Any]:
         """Wait for the scores of these events, and return them in this order."""
-        found: dict[str, Any] = {}
+        scores: dict[str, Any] = {}
 
         def are_scored() -> bool:
-            found.update({record["id"]: record["score"] for record in self.rig.scores()})
-            return found.keys() >= set(ids)
+            scores.update({record["id"]: record["score"] for record in self.rig.scores()})
+            return scores.keys() >= set(ids)
 
         until(are_scored, "the scores")
-        return [found[id_] for id_ in ids]
+        return [scores[id_] for id_ in ids]
 
     def score(self, **event: Any) -> Any:
         """Return the score of a new event with these fields."""

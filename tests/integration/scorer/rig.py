@@ -112,10 +112,10 @@ class Rig:
 
     def run(self, *arguments: str, code: int | None = 0, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         """A command in the rig's folder, which must end with `code`; None: with any."""
-        done = warm.run([command(arguments[0]), *arguments[1:]], self.folder, stdin)
-        out, err = done.stdout.decode(), done.stderr.decode()
-        assert code in (None, done.returncode), f"{arguments} ended with {done.returncode}, not {code}:\n{out}\n{err}"
-        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+        completed = warm.run([command(arguments[0]), *arguments[1:]], self.folder, stdin)
+        out, err = completed.stdout.decode(), completed.stderr.decode()
+        assert code in (None, completed.returncode), f"{arguments} ended with {completed.returncode}, not {code}:\n{out}\n{err}"
+        return subprocess.CompletedProcess(completed.args, completed.returncode, out, err)
 
     def push(self, package: Path, version: str, *flags: str) -> None:
         self.run("model-registry", "push", str(package), f"oci:./registry/model:{version}", *flags)
@@ -154,9 +154,9 @@ class Rig:
             flags = (*flags, "--raw")
         lines = b"".join((e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n" for e in values)
         keys = ("--key", key) if key else ()
-        done = self.run("scorer", "emit", "scorer.yaml", "--json", *keys, *flags, stdin=lines)
-        written: int = json.loads(done.stdout)["written"]
-        return written
+        completed = self.run("scorer", "emit", "scorer.yaml", "--json", *keys, *flags, stdin=lines)
+        count: int = json.loads(completed.stdout)["written"]
+        return count
 
     def produce(self, value: bytes | None, *, key: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
@@ -173,7 +173,7 @@ class Rig:
         self.admin.incremental_alter_configs([resource])[resource].result()
 
     def make_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic, and wait until the broker tells of it; one that was deleted a moment ago may not be gone yet."""
+        """Create a topic, and wait until the broker lists it; a recently deleted one may still exist."""
 
         def made() -> bool:
             try:
@@ -188,9 +188,9 @@ class Rig:
         until(lambda: self.leaders(topic) == partitions, f"the leaders of topic {topic}")
 
     def leaders(self, topic: str) -> int:
-        """How many partitions of a topic have one, as the broker tells it to those who ask."""
-        known = self.admin.list_topics(timeout=10).topics
-        return sum(p.leader >= 0 for p in known[topic].partitions.values()) if topic in known else 0
+        """Return the number of partitions of a topic that have a leader, by the broker's metadata."""
+        topics = self.admin.list_topics(timeout=10).topics
+        return sum(p.leader >= 0 for p in topics[topic].partitions.values()) if topic in topics else 0
 
     def make_again(self, topic: str, partitions: int) -> None:
         self.delete(topic)
@@ -225,9 +225,9 @@ class Rig:
         return rows
 
     def delete_records(self, topic: str) -> None:
-        """What retention does: everything in the topic is gone."""
-        known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
-        partitions = [TopicPartition(topic, p, OFFSET_END) for p in known]
+        """Delete all records of the topic, as retention does."""
+        metadata = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = [TopicPartition(topic, p, OFFSET_END) for p in metadata]
         settle(self.admin.delete_records(partitions))
 
     def marks(self) -> dict[int, dict[str, Any]]:
@@ -253,14 +253,14 @@ class Rig:
         return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
 
     def faults(self) -> dict[str, int]:
-        """What the second auditor finds wrong, and how often."""
+        """Return the faults that the second auditor reports, with their counts."""
         return {name: count for name, count in self.audit().items() if name != "inputs" and count}
 
     def assert_clean(self, **counts: int) -> None:
         """Neither auditor finds anything wrong, the product's counts so, and the other one as many events."""
-        found = self.audit()
-        assert not any(count for name, count in found.items() if name != "inputs"), found
-        assert found["inputs"] == counts.get("events", found["inputs"])
+        report = self.audit()
+        assert not any(count for name, count in report.items() if name != "inputs"), report
+        assert report["inputs"] == counts.get("events", report["inputs"])
         self.assert_audited(**counts)
 
     def assert_audited(self, **counts: int) -> None:

@@ -69,10 +69,10 @@ class OneSchema:
     def open(self) -> None:
         fields = [{"name": name, "type": type_} for name, type_ in (("id", "string"), ("a", "float"), ("b", "float"))]
         schema = {"schema": json.dumps({"type": "record", "name": "E", "fields": fields})}
-        known = {"/schemas/ids/1": Reply(body=json.dumps(schema).encode()), "/subjects": Reply(body=b"[]")}
+        replies = {"/schemas/ids/1": Reply(body=json.dumps(schema).encode()), "/subjects": Reply(body=b"[]")}
         unknown = Reply(404, b'{"error_code": 404, "message": "nothing here"}')
         self._server = Hostile(self._port)
-        self._server.script = lambda seen: known.get(seen.path.partition("?")[0], unknown)
+        self._server.script = lambda seen: replies.get(seen.path.partition("?")[0], unknown)
 
     def close(self) -> None:
         if self._server is not None:

@@ -14,24 +14,26 @@ def test_a_detector_s_answers(make_rig: MakeRig) -> None:
     rig.push(detector.package(rig.folder / "detector"), "1.0.0")
     rig.promote("1.0.0")
     rig.create()
-    shown = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
-    assert "output    boxes: (B, 2, 4) of boxes\n" in shown
-    assert "output    classes: the 2 largest of p, of cat, dog, eel\n" in shown
-    assert "decision  the label of the largest of classes, unsure below 0.5\n" in shown
+    description = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
+    assert "output    boxes: (B, 2, 4) of boxes\n" in description
+    assert "output    classes: the 2 largest of p, of cat, dog, eel\n" in description
+    assert "decision  the label of the largest of classes, unsure below 0.5\n" in description
     rig.run("scorer", "bench", "./detector", "--set", "batching.max_events=8")
     scorer = rig.start().ready()
     events = [(float(n % 7), float(n % 5), float(n % 3)) for n in range(300)]
-    assert rig.emit({"id": f"e{n}", "key": "k", **dict(zip("abc", one, strict=True))} for n, one in enumerate(events)) == 300
+    assert (
+        rig.emit({"id": f"e{n}", "key": "k", **dict(zip("abc", values, strict=True))} for n, values in enumerate(events)) == 300
+    )
     rig.produce(b'{"id": "bad", "key": "k", "a": 1, "b": 2}', key=b"k")
     until(lambda: rig.answered() == 301, "all answers")
-    found = {record["id"]: record for record in rig.scores()}
+    records = {record["id"]: record for record in rig.scores()}
     for number, event in enumerate(events):
-        record, expected = found.pop(f"e{number}"), detector.answer(*event)
+        record, expected = records.pop(f"e{number}"), detector.answer(*event)
         assert agrees(expected, record["score"], 1e-5)
         best = expected["classes"][0]
         if abs(best["score"] - 0.5) > 1e-5:
             assert record["decision"] == (best["label"] if best["score"] >= 0.5 else "unsure")
-    assert found == {}
+    assert records == {}
     assert [letter["reason"] for letter in rig.dead()] == ["missing-field"]
     line = json.loads(rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()[0])
     assert agrees(detector.answer(*events[0]), line["score"], 1e-5)
@@ -47,8 +49,8 @@ def test_records_with_types_have_nested_numbers_row_by_row(make_rig: MakeRig, fo
     rig.push(detector.package(rig.folder / "detector", detector.SIGNATURE | {"output": [boxes, classes]}), "2.0.0")
     rig.promote("2.0.0")
     rig.create(code=1)
-    said = f"output 'classes' has classes with their labels (top), which records in {format_} cannot represent"
-    assert f"{said}; set output.format to json" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+    message = f"output 'classes' has classes with their labels (top), which records in {format_} cannot represent"
+    assert f"{message}; set output.format to json" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
     rig.promote("1.0.0")
     rig.start().ready()
     rig.emit([{"id": "one", "key": "k", "a": 1, "b": 2, "c": 3}])

@@ -32,8 +32,8 @@ class Bench:
             self.plain.produce(self.events, b"{}", partition=number % 2, timestamp=T0 + number * 1_000)
         self.plain.flush()
         # a client may wait for a group's coordinator until one of its connections changes (librdkafka #5456): soon, then
-        known = {"bootstrap.servers": servers, "connections.max.idle.ms": 5_000}
-        self.producer = Producer({**known, "transactional.id": name})
+        settings = {"bootstrap.servers": servers, "connections.max.idle.ms": 5_000}
+        self.producer = Producer({**settings, "transactional.id": name})
         self.producer.init_transactions()
 
     def answer(self, scores: Iterable[Score], commit: dict[int, int]) -> None:
@@ -62,7 +62,7 @@ def run_of(start: int, stop: int) -> list[Score]:
     return [(partition, offset, "1") for partition in (0, 1) for offset in range(start, stop)]
 
 
-def test_open_transactions_are_waited_for_and_aborted_ones_not_seen(
+def test_open_transactions_are_waited_for_and_aborted_ones_are_skipped(
     broker: Broker, unique: str, make_topics: MakeTopics
 ) -> None:
     bench = Bench(broker.bootstrap_servers, unique, make_topics)

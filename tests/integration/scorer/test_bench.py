@@ -21,15 +21,15 @@ def test_a_short_run(tmp_path: Path) -> None:
         str(out),
         *groups,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
     if len(os.sched_getaffinity(0)) == 1:
-        assert done.returncode == 2
-        assert "two cores" in done.stderr
+        assert completed.returncode == 2
+        assert "two cores" in completed.stderr
         return
-    assert done.returncode == 0, done.stderr
-    found = json.loads(out.read_text())
-    assert {row["delivery"] for row in [*found["drain"], *found["start"]]} == {"exactly-once"}
-    assert all(row["missing"] == row["duplicates"] == 0 for row in found["drain"])
-    assert all(row["events_per_s"]["median"] > 0 for row in found["drain"])
-    assert all(row["first_score_s"]["median"] > 0 and row["rss_mib"]["median"] < 250 for row in found["start"])
-    assert found["machine"]["cores"] == os.cpu_count()
+    assert completed.returncode == 0, completed.stderr
+    report = json.loads(out.read_text())
+    assert {row["delivery"] for row in [*report["drain"], *report["start"]]} == {"exactly-once"}
+    assert all(row["missing"] == row["duplicates"] == 0 for row in report["drain"])
+    assert all(row["events_per_s"]["median"] > 0 for row in report["drain"])
+    assert all(row["first_score_s"]["median"] > 0 and row["rss_mib"]["median"] < 250 for row in report["start"])
+    assert report["machine"]["cores"] == os.cpu_count()

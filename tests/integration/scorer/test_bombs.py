@@ -44,11 +44,11 @@ def test_a_partition_moves_past_batches_that_the_client_cannot_decompress(make_r
     rig = with_bombs(make_rig)
     rig.emit(events(100))
     scorer = rig.start()
-    one = bomb(rig.bootstrap_servers, rig.events_topic, 0, "zstd", 160 << 20)
+    first = bomb(rig.bootstrap_servers, rig.events_topic, 0, "zstd", 160 << 20)
     rig.emit(events(100, start=100))
-    two = bomb(rig.bootstrap_servers, rig.events_topic, 0, "zstd", 160 << 20, records=20)
+    second = bomb(rig.bootstrap_servers, rig.events_topic, 0, "zstd", 160 << 20, records=20)
     rig.emit(events(100, start=200))
-    assert_scored_around(rig, 300, [(0, *one, "zstd"), (0, *two, "zstd")])
+    assert_scored_around(rig, 300, [(0, *first, "zstd"), (0, *second, "zstd")])
     assert scorer.deaths == 0
     assert scorer.stop() == 0
     report = audited_without_letters(rig)
@@ -58,8 +58,8 @@ def test_a_partition_moves_past_batches_that_the_client_cannot_decompress(make_r
 def audited_without_letters(rig: Rig) -> dict[str, int]:
     """What `publisher audit` counts if no letter names the bombs."""
     topics = ("--input", rig.events_topic, "--output", rig.scores_topic)
-    done = rig.run("publisher", "audit", "--bootstrap-servers", rig.bootstrap_servers, *topics, "--json", code=1)
-    report: dict[str, int] = json.loads(done.stdout)
+    completed = rig.run("publisher", "audit", "--bootstrap-servers", rig.bootstrap_servers, *topics, "--json", code=1)
+    report: dict[str, int] = json.loads(completed.stdout)
     return report
 
 
@@ -106,7 +106,7 @@ def test_a_bomb_in_a_topic_beside_the_events_stops_no_start_and_no_command(make_
     until(lambda: rig.answered() == 21, "the answers")
     assert scorer.deaths == 0
     bomb(rig.bootstrap_servers, rig.dead_topic, 0, "zstd", 400 << 20)
-    done = rig.run("scorer", "replay", "scorer.yaml", "--dry-run", "--json")
-    assert json.loads(done.stdout)["replayed"] == 1
-    assert f"{rig.dead_topic}[0]: the batch at offsets" in done.stderr
+    completed = rig.run("scorer", "replay", "scorer.yaml", "--dry-run", "--json")
+    assert json.loads(completed.stdout)["replayed"] == 1
+    assert f"{rig.dead_topic}[0]: the batch at offsets" in completed.stderr
     assert scorer.stop() == 0

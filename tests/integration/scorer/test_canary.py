@@ -22,8 +22,8 @@ def moved(rig: Rig, *arguments: str, code: int = 0) -> Any:
 
 
 def digest_of(rig: Rig, version: str) -> str:
-    found: str = json.loads(rig.run("model-registry", "inspect", f"oci:./registry/model:{version}", "--json").stdout)["digest"]
-    return found
+    digest: str = json.loads(rig.run("model-registry", "inspect", f"oci:./registry/model:{version}", "--json").stdout)["digest"]
+    return digest
 
 
 def arm(record: Any, digest: str, percent: int) -> str:
@@ -56,11 +56,11 @@ def answer_by_shares(rig: Rig, digest: str, percent: int, revision: int, start: 
     """Scores of each key by the version whose arm it is in."""
     records = emit(rig, start)
     for record in records:
-        mine = arm(record, digest, percent)
-        assert (record["arm"], record["role"], record["revision"]) == (mine, mine, revision)
-        factor = 3.0 if mine == "canary" else 2.0
+        role = arm(record, digest, percent)
+        assert (record["arm"], record["role"], record["revision"]) == (role, role, revision)
+        factor = 3.0 if role == "canary" else 2.0
         assert record["score"] == factor * float(record["id"][1:])
-        assert (record["version"], "fallback" in record) == ("2.0.0" if mine == "canary" else "1.0.0", False)
+        assert (record["version"], "fallback" in record) == ("2.0.0" if role == "canary" else "1.0.0", False)
     return records
 
 
@@ -85,8 +85,8 @@ def fail_harmlessly(rig: Rig, start: int) -> None:
     assert {r.get("fallback") for r in records if r["arm"] == "canary"} <= {"score-not-finite", "breaker"}
     assert all(record["score"] == 2.0 * float(record["id"][1:]) for record in records)
     failed = next(record["id"] for record in records if record["arm"] == "canary")
-    why = json.loads(rig.run("scorer", "lineage", "scorer.yaml", failed, "--json").stdout)
-    assert (why["model"]["version"], why["instead_of"]) == ("1.0.0", {"version": "3.0.0", "digest": digest})
+    lineage = json.loads(rig.run("scorer", "lineage", "scorer.yaml", failed, "--json").stdout)
+    assert (lineage["model"]["version"], lineage["instead_of"]) == ("1.0.0", {"version": "3.0.0", "digest": digest})
 
 
 def test_a_canary_answers_its_keys_beside_the_champion_fails_harmlessly_and_ends(make_rig: MakeRig) -> None:

@@ -1,4 +1,4 @@
-"""What operators type, right and wrong, on the real broker."""
+"""Valid and invalid commands of operators, on the real broker."""
 
 import json
 import random
@@ -22,31 +22,31 @@ def checks(rig: Rig, *flags: str, code: int) -> dict[str, str]:
     return {finding["check"]: finding["detail"] for finding in findings["checks"] if not finding["ok"]}
 
 
-def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> None:
+def test_check_reports_faults_before_anything_runs(make_rig: MakeRig) -> None:
     rig, nowhere = make_rig(), ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
     assert set(checks(rig, code=1)) == {"topic", "model"}
     assert "check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
-    said = rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
-    assert "no Kafka broker answers" in said
-    assert len(said.splitlines()) == 2, "the client's own lines are not for people"
+    message = rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
+    assert "no Kafka broker answers" in message
+    assert len(message.splitlines()) == 2, "the client's own lines are not for people"
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.promote("1.0.0")
     assert set(checks(rig, code=1)) == {"topic"}
-    said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
-    assert f"topic {rig.events_topic} does not exist" in said
-    assert "check CONFIG --create" in said
+    message = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
+    assert f"topic {rig.events_topic} does not exist" in message
+    assert "check CONFIG --create" in message
     refused = checks(rig, "--create", "--partitions", "10001", code=1)
     assert set(refused) == {"broker"}, "it is not about rights"
     assert "Excessively large number of partitions per request" in refused["broker"]
     assert checks(rig, "--create", "--partitions", "3", code=0) == {}
     misspelt = f"input.topics=[{rig.events_topic[:-1]}]"
-    said = rig.run("scorer", "emit", "scorer.yaml", "--set", misspelt, code=2).stderr
-    assert f"did you mean '{rig.events_topic}'?" in said
+    message = rig.run("scorer", "emit", "scorer.yaml", "--set", misspelt, code=2).stderr
+    assert f"did you mean '{rig.events_topic}'?" in message
     assert f"did you mean '{rig.events_topic}'?" in checks(rig, "--set", misspelt, code=1)["topic"]
     assert f"did you mean '{rig.events_topic}'?" in rig.run("scorer", "run", "scorer.yaml", "--set", misspelt, code=2).stderr
     dead = ("--set", f"dead_letter.topic={rig.dead_topic}s")
-    said = rig.run("scorer", "replay", "scorer.yaml", *dead, code=2).stderr
-    assert f"topic {rig.dead_topic}s does not exist: did you mean '{rig.dead_topic}'?" in said
+    message = rig.run("scorer", "replay", "scorer.yaml", *dead, code=2).stderr
+    assert f"topic {rig.dead_topic}s does not exist: did you mean '{rig.dead_topic}'?" in message
     other, rollouts = ("--set", f"name={rig.name}s"), f"did you mean '{rig.name}.rollouts'?"
     for verb in (("rollout", "run", "scorer.yaml"), ("rescore", "scorer.yaml", "--status", "expired")):
         assert rollouts in rig.run("scorer", *verb, *other, code=2).stderr
@@ -71,8 +71,8 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     rig = make_rig(delivery="at-least-once", input={"tombstones": "skip"})
 
     def details_of(*flags: str) -> dict[str, str]:
-        done = json.loads(rig.run("scorer", "check", "scorer.yaml", "--create", "--json", *flags).stdout)
-        return {finding["check"]: finding["detail"] for finding in done["checks"]}
+        completed = json.loads(rig.run("scorer", "check", "scorer.yaml", "--create", "--json", *flags).stdout)
+        return {finding["check"]: finding["detail"] for finding in completed["checks"]}
 
     bare = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", code=1).stdout)["checks"]
     absent = next(finding["detail"] for finding in bare if finding["check"] == "optional topics")
@@ -95,7 +95,7 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     assert "the newest 1 offsets of the topic contain no event" in details["sample"]
 
 
-def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:
+def test_offsets_that_the_topic_no_longer_holds_are_reported_with_the_remedy(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     scorer = rig.start().ready()
     rig.emit(events(100))
@@ -124,8 +124,8 @@ def test_events_are_written_with_the_times_that_they_name(make_rig: MakeRig) -> 
     until(lambda: rig.answered() == 2, "the scores")
     lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
     assert {json.loads(line)["event_ms"] for line in lines} == {7, 1_740_830_400_000}
-    said = rig.run("scorer", "emit", "scorer.yaml", "--file", "history.jsonl", "--time", "at", code=2).stderr
-    assert "line 1: {'time': '2025-03-01T12:00:00'} at 'at' is not a time" in said
+    message = rig.run("scorer", "emit", "scorer.yaml", "--file", "history.jsonl", "--time", "at", code=2).stderr
+    assert "line 1: {'time': '2025-03-01T12:00:00'} at 'at' is not a time" in message
 
 
 def test_scores_status_metrics_and_logs_of_two_scorers(make_rig: MakeRig) -> None:
@@ -180,8 +180,8 @@ def test_scores_status_metrics_and_logs_of_two_scorers(make_rig: MakeRig) -> Non
 def test_settings_come_from_flag_environment_file_and_default(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = make_rig(region="${WHERE:-somewhere}", kafka={"extra": {"sasl.password": "hush", "client.rack": "r1"}})
     monkeypatch.setenv("SCORER_BATCHING__MAX_EVENTS", "77")
-    shown = rig.run("scorer", "config", "scorer.yaml", "--set", "input.start=latest", "--json").stdout
-    values = json.loads(shown)
+    output = rig.run("scorer", "config", "scorer.yaml", "--set", "input.start=latest", "--json").stdout
+    values = json.loads(output)
     assert values["input.start"] == {"value": "latest", "from": "--set"}
     assert values["batching.max_events"] == {"value": 77, "from": "environment"}
     assert values["region"]["value"] == "somewhere"
@@ -189,7 +189,7 @@ def test_settings_come_from_flag_environment_file_and_default(make_rig: MakeRig,
     assert values["http.listen"]["value"] == "127.0.0.1:0"
     assert values["kafka.group_protocol"] == {"value": "classic", "from": "default"}
     assert values["kafka.extra.client.rack"]["value"] == "r1"
-    assert "hush" not in shown + rig.run("scorer", "config", "scorer.yaml").stdout
+    assert "hush" not in output + rig.run("scorer", "config", "scorer.yaml").stdout
 
 
 WRONG = {
@@ -202,14 +202,14 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_with_the_settings_is_named_with_its_value_and_the_way_out(make_rig: MakeRig) -> None:
+def test_invalid_settings_are_named_with_their_value_and_the_remedy(make_rig: MakeRig) -> None:
     rig = make_rig()
 
-    def said(*flags: str, file: str = "scorer.yaml") -> str:
+    def error_of(*flags: str, file: str = "scorer.yaml") -> str:
         return rig.run("scorer", "config", file, *flags, code=2).stderr
 
     for flag, parts in WRONG.items():
-        assert all(part in said("--set", flag) for part in parts), flag
+        assert all(part in error_of("--set", flag) for part in parts), flag
     settings = yaml.safe_load(rig.path.read_text())
     del settings["output"]
     for text, part in (
@@ -218,11 +218,11 @@ def test_what_is_wrong_with_the_settings_is_named_with_its_value_and_the_way_out
         ("name: ${SURELY_NOT_SET}", "SURELY_NOT_SET"),
     ):
         rig.path.write_text(text)
-        assert part in said()
-    assert "nowhere.yaml" in said(file="nowhere.yaml")
+        assert part in error_of()
+    assert "nowhere.yaml" in error_of(file="nowhere.yaml")
 
 
-def test_without_a_backend_one_line_says_what_to_install(make_rig: MakeRig, tmp_path: Path) -> None:
+def test_without_a_backend_one_line_names_the_package_to_install(make_rig: MakeRig, tmp_path: Path) -> None:
     rig = make_rig().stocked()
     blocked = tmp_path / "site"
     blocked.mkdir()
@@ -235,30 +235,30 @@ def test_without_a_backend_one_line_says_what_to_install(make_rig: MakeRig, tmp_
 def test_emit_names_the_limit_that_an_event_exceeds(make_rig: MakeRig) -> None:
     """What is sent together stays below the topic's limit, so that an event is rejected for its own size alone."""
     rig = make_rig()
-    rig.create(code=1)  # there is no model yet
+    rig.create(code=1)  # no model exists yet
     rig.alter(rig.events_topic, "max.message.bytes", "20000")
     noise = random.Random(5).randbytes(40_000).hex()
     assert rig.emit([{"id": f"{n}", "noise": noise[100 * n : 100 * n + 100]} for n in range(500)], key=None) == 500
     line = json.dumps({"id": "large", "noise": noise}).encode()
-    said = rig.run("scorer", "emit", "scorer.yaml", stdin=line + b"\n", code=4).stderr
-    assert f"an event of {len(line)} bytes is too large for topic {rig.events_topic}" in said
-    assert "its max.message.bytes is 20000 bytes" in said
+    message = rig.run("scorer", "emit", "scorer.yaml", stdin=line + b"\n", code=4).stderr
+    assert f"an event of {len(line)} bytes is too large for topic {rig.events_topic}" in message
+    assert "its max.message.bytes is 20000 bytes" in message
 
 
-def test_emit_writes_no_line_that_is_no_event_and_says_how_many_it_wrote(make_rig: MakeRig) -> None:
+def test_emit_writes_only_events_and_reports_their_number(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.make_topic(rig.events_topic, 1)
-    good = b"".join(json.dumps(event).encode() + b"\n" for event in events(30))
-    said = rig.run("scorer", "emit", "scorer.yaml", stdin=good + b"[\n", code=2).stderr
-    assert "line 31 is not JSON" in said
-    assert "30 events were written" in said
+    lines = b"".join(json.dumps(event).encode() + b"\n" for event in events(30))
+    message = rig.run("scorer", "emit", "scorer.yaml", stdin=lines + b"[\n", code=2).stderr
+    assert "line 31 is not JSON" in message
+    assert "30 events were written" in message
     (rig.folder / "events.json").write_text(json.dumps([*events(30)], indent=2))
-    said = rig.run("scorer", "emit", "scorer.yaml", "--file", "events.json", code=2).stderr
-    assert "the file is an indented array; 0 events were written" in said
-    assert "jq -c '.[]' FILE" in said
-    assert "--topic" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "", stdin=good, code=2).stderr
+    message = rig.run("scorer", "emit", "scorer.yaml", "--file", "events.json", code=2).stderr
+    assert "the file is an indented array; 0 events were written" in message
+    assert "jq -c '.[]' FILE" in message
+    assert "--topic" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "", stdin=lines, code=2).stderr
     assert (
-        "is not a valid topic name" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "\udcff", stdin=good, code=2).stderr
+        "is not a valid topic name" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "\udcff", stdin=lines, code=2).stderr
     )
     assert "remove --raw" in rig.run("scorer", "emit", "scorer.yaml", "--raw", "--value", "x", code=2).stderr
     assert rig.emit([b"{"], key=None) == 1
@@ -266,12 +266,12 @@ def test_emit_writes_no_line_that_is_no_event_and_says_how_many_it_wrote(make_ri
 
 
 def counts(written: int, skip: int) -> dict[str, int]:
-    """What emit reports where nothing is in doubt."""
+    """Return the report of emit without uncertain events."""
     return {"written": written, "uncertain": 0, "rejected": 0, "skip": skip, "repeated": 0}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_emit_that_is_interrupted_says_how_many_it_wrote(make_rig: MakeRig, number: int, code: int) -> None:
+def test_interrupted_emit_reports_the_number_of_written_events(make_rig: MakeRig, number: int, code: int) -> None:
     rig = make_rig()
     rig.make_topic(rig.events_topic, 1)
     with subprocess.Popen(
@@ -301,29 +301,29 @@ def test_emit_continues_behind_the_lines_that_it_has_written(make_rig: MakeRig) 
         "\n".join([*lines[:40], "", '{"id": "\udcff"}', *lines[40:]]), errors="surrogateescape"
     )
     emit = ("scorer", "emit", "scorer.yaml", "--json", "--file")
-    done = rig.run(*emit, "events.jsonl", code=2)
-    assert json.loads(done.stdout) == counts(40, skip=40)
-    assert "line 42 is not JSON" in done.stderr
-    assert "run the command again with --skip 40" in done.stderr
+    completed = rig.run(*emit, "events.jsonl", code=2)
+    assert json.loads(completed.stdout) == counts(40, skip=40)
+    assert "line 42 is not JSON" in completed.stderr
+    assert "run the command again with --skip 40" in completed.stderr
     (rig.folder / "events.jsonl").write_text("\n".join([*lines[:40], "", *lines[40:]]))
     assert json.loads(rig.run(*emit, "events.jsonl", "--skip", "40").stdout) == counts(20, skip=61)
     assert {json.loads(message.value() or b"")["id"] for message in auditor.read(rig.bootstrap_servers, rig.events_topic)} == {
         f"e{n}" for n in range(60)
     }
     assert sum(rig.ends().values()) == 60
-    done = rig.run(*emit, "event.jsonl", code=2)
-    assert json.loads(done.stdout) == counts(0, skip=0)
-    assert "did you mean 'events.jsonl'?" in done.stderr
+    completed = rig.run(*emit, "event.jsonl", code=2)
+    assert json.loads(completed.stdout) == counts(0, skip=0)
+    assert "did you mean 'events.jsonl'?" in completed.stderr
     assert "Is a directory; 0 events were written" in rig.run(*emit, ".", code=2).stderr
     assert json.loads(rig.run(*emit, "-", stdin=b"").stdout) == counts(0, skip=0)
 
 
-def test_emit_counts_what_the_broker_rejects_and_what_it_has_confirmed_before(make_rig: MakeRig) -> None:
+def test_emit_counts_rejected_and_previously_confirmed_events(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.make_topic(rig.events_topic, 1)
     rig.alter(rig.events_topic, "max.message.bytes", "20000")
     noise = random.Random(6).randbytes(40_000).hex()
     lines = [json.dumps(event).encode() for event in (*events(5), {"id": "large", "noise": noise})]
-    done = rig.run("scorer", "emit", "scorer.yaml", "--json", stdin=b"\n".join(lines), code=4)
-    assert json.loads(done.stdout) == {"written": 5, "uncertain": 0, "rejected": 1, "skip": 5, "repeated": 0}
-    assert "5 events were written, 1 were not written" in done.stderr
+    completed = rig.run("scorer", "emit", "scorer.yaml", "--json", stdin=b"\n".join(lines), code=4)
+    assert json.loads(completed.stdout) == {"written": 5, "uncertain": 0, "rejected": 1, "skip": 5, "repeated": 0}
+    assert "5 events were written, 1 were not written" in completed.stderr

@@ -23,30 +23,30 @@ def rig(make_rig: MakeRig) -> Rig:
 
 
 def compared(rig: Rig, *arguments: str, code: int) -> Any:
-    done = rig.run("scorer", "compare", "scorer.yaml", *arguments, "--json", code=code)
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    completed = rig.run("scorer", "compare", "scorer.yaml", *arguments, "--json", code=code)
+    assert completed.stdout, completed.stderr
+    return json.loads(completed.stdout)
 
 
 def test_a_candidate_that_differs_in_its_scores_alone(rig: Rig) -> None:
-    found = compared(rig, "2.0.0", "--max-psi", "20", code=0)
-    assert found["passed"]
-    assert (found["events"], found["scored_by_both"], found["dead_letters"]) == (
+    comparison = compared(rig, "2.0.0", "--max-psi", "20", code=0)
+    assert comparison["passed"]
+    assert (comparison["events"], comparison["scored_by_both"], comparison["dead_letters"]) == (
         COUNT,
         COUNT,
         {"champion": 0, "candidate": 0},
     )
-    assert sum(part["to"] - part["from"] for part in found["read"]) >= COUNT
-    assert found["scores_that_differ"] == COUNT - 1  # both say 0 of the first
-    largest = found["largest_differences"]
+    assert sum(part["to"] - part["from"] for part in comparison["read"]) >= COUNT
+    assert comparison["scores_that_differ"] == COUNT - 1  # both say 0 of the first
+    largest = comparison["largest_differences"]
     assert [each["difference"] for each in largest] == [float(COUNT - 1 - n) for n in range(20)]
     assert json.loads(largest[0]["event"])["id"] == f"e{COUNT - 1}"
     assert (largest[0]["champion"], largest[0]["candidate"]) == (str(2.0 * (COUNT - 1)), str(3.0 * (COUNT - 1)))
-    assert {(flip["champion"], flip["candidate"]): flip["events"] for flip in found["flips"]} == {
+    assert {(flip["champion"], flip["candidate"]): flip["events"] for flip in comparison["flips"]} == {
         ("low", "low"): 1,
         ("high", "high"): COUNT - 1,
     }
-    assert all(cost > 0 for cost in found["cost_us_per_event"].values())
+    assert all(cost > 0 for cost in comparison["cost_us_per_event"].values())
     beyond = compared(rig, "2.0.0", code=1)["rules"]
     assert [rule["rule"] for rule in beyond if rule["beyond"]] == ["psi"]
     assert rig.answered() == 0
@@ -54,30 +54,30 @@ def test_a_candidate_that_differs_in_its_scores_alone(rig: Rig) -> None:
 
 def test_a_candidate_that_decides_otherwise(rig: Rig) -> None:
     rig.push(models.linear_package(rig.folder / "3.0.0", LOW), "3.0.0")
-    found = compared(rig, "3.0.0", "--last", "1h", code=1)
-    flips = {(flip["champion"], flip["candidate"]): flip["events"] for flip in found["flips"]}
+    comparison = compared(rig, "3.0.0", "--last", "1h", code=1)
+    flips = {(flip["champion"], flip["candidate"]): flip["events"] for flip in comparison["flips"]}
     assert flips == {("low", "low"): 1, ("high", "low"): 63, ("high", "high"): 64}
-    rules = {rule["rule"]: rule for rule in found["rules"]}
+    rules = {rule["rule"]: rule for rule in comparison["rules"]}
     assert rules["flips"]["value"] == 63 / COUNT
     assert rules["flips"]["beyond"]
     assert compared(rig, "3.0.0", "--max-flips", "50%", "--max-psi", "20", code=0)["passed"]
-    told = rig.run("scorer", "compare", "scorer.yaml", "3.0.0", code=1)
-    assert "beyond limits: flips 0.4922 (limit 0.05)" in told.stderr
-    assert "128 events, 128 scored by both" in told.stdout
-    assert re.search(r"^ cost +[0-9.]+ +any", told.stdout, re.MULTILINE)
+    completed = rig.run("scorer", "compare", "scorer.yaml", "3.0.0", code=1)
+    assert "beyond limits: flips 0.4922 (limit 0.05)" in completed.stderr
+    assert "128 events, 128 scored by both" in completed.stdout
+    assert re.search(r"^ cost +[0-9.]+ +any", completed.stdout, re.MULTILINE)
 
 
-def test_what_only_the_candidate_dead_letters_is_told_with_its_events(rig: Rig) -> None:
+def test_dead_letters_of_the_candidate_alone_are_reported_with_their_events(rig: Rig) -> None:
     rig.produce(b"{", key=b"k")
     models.package(rig.folder / "moody", models.moody)
-    found = compared(rig, "./moody", "--max-flips", "1", "--max-psi", "100", code=1)
-    assert (found["dead_letters"], found["dead_only_by_candidate"]) == (
+    comparison = compared(rig, "./moody", "--max-flips", "1", "--max-psi", "100", code=1)
+    assert (comparison["dead_letters"], comparison["dead_only_by_candidate"]) == (
         {"champion": 1, "candidate": 2},
         {"score-not-finite": 1},
     )
-    (example,) = found["dead_examples"]
+    (example,) = comparison["dead_examples"]
     assert json.loads(example["event"])["id"] == "e0"  # the logarithm of 0
-    assert [rule["rule"] for rule in found["rules"] if rule["beyond"]] == ["errors"]
+    assert [rule["rule"] for rule in comparison["rules"] if rule["beyond"]] == ["errors"]
     assert compared(rig, "./moody", "--max-flips", "1", "--max-psi", "100", "--max-errors", "1%", code=0)["passed"]
 
 
@@ -88,9 +88,9 @@ def test_no_events_is_no_pass(rig: Rig) -> None:
     assert 0 < some["events"] <= 30
 
 
-def test_what_cannot_be_compared_is_refused_by_name(rig: Rig) -> None:
+def test_invalid_comparisons_are_refused_by_name(rig: Rig) -> None:
     assert "9.9.9" in rig.run("scorer", "compare", "scorer.yaml", "9.9.9", code=None).stderr
     for option, value in (("--last", "1y"), ("--max-flips", "5 of 100"), ("--max-errors", "200%")):
-        refused = rig.run("scorer", "compare", "scorer.yaml", "2.0.0", option, value, code=2).stderr
-        assert value in refused
+        message = rig.run("scorer", "compare", "scorer.yaml", "2.0.0", option, value, code=2).stderr
+        assert value in message
     rig.run("scorer", "compare", "scorer.yaml", "2.0.0", "--last", "1h", "--to", "2030-01-01", code=2)

@@ -1,4 +1,4 @@
-"""The console on a real broker and a real registry, in Debian's Chromium; and what it says when both are away."""
+"""The console on a real broker and a real registry, in Debian's Chromium; and its pages when both are unavailable."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def swap_is_seen_live(rig: Rig, page: Page) -> None:
 
 
 def version_is_rolled_back(rig: Rig, page: Page) -> None:
-    """With a reason, which stands in the history; the command beside the form is the one that does the same."""
+    """With a reason, which the history shows; the command beside the form is the one that does the same."""
     form = page.locator("form[action='/actions/rollback']")
     form.get_by_label("Reason").fill("it's worse")
     expect(form.locator("pre")).to_contain_text("""--reason 'it'"'"'s worse'""")
@@ -48,7 +48,7 @@ def version_is_rolled_back(rig: Rig, page: Page) -> None:
     assert last["actor"].endswith("(console)")
 
 
-def promotion_that_cannot_be_made_is_told(page: Page) -> None:
+def impossible_promotion_is_reported(page: Page) -> None:
     form = page.locator("form[action='/actions/promote']")
     form.get_by_label("Version").fill("9.9.9")
     form.get_by_label("Reason").fill("no such thing")
@@ -81,7 +81,7 @@ def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> Non
         page.goto(address)
         swap_is_seen_live(rig, page)
         version_is_rolled_back(rig, page)
-        promotion_that_cannot_be_made_is_told(page)
+        impossible_promotion_is_reported(page)
         letters_are_replayed(rig, page)
         for path in ("/", "/scores", "/flow", "/regions", "/dead-letters", "/history", "/training"):
             page.goto(f"{address}{path}")
@@ -94,17 +94,17 @@ def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> Non
     assert complaints == []
 
 
-def test_a_console_whose_sources_are_away_says_so_and_is_read_only(make_rig: MakeRig, tmp_path: Path) -> None:
+def test_a_console_reports_unavailable_sources_and_is_read_only(make_rig: MakeRig, tmp_path: Path) -> None:
     rig = make_rig()
     (tmp_path / "registry").write_text("no folder")
     flags = ("--set", "kafka.bootstrap_servers=127.0.0.1:1", "--allow-host", "console.example.com", "--user-header", "X-User")
     with console(rig, *flags) as address:
         until(lambda: fetched(address, "localhost").text.count("is unavailable</strong>") == 2, "both errors")
-        said = fetched(address, "console.example.com").text
-        assert "no Kafka broker answers at 127.0.0.1:1" in said
-        assert "read-only" in said
+        page = fetched(address, "console.example.com").text
+        assert "no Kafka broker answers at 127.0.0.1:1" in page
+        assert "read-only" in page
         assert fetched(address, "elsewhere.example.com").status_code == 400
-        taken = address.removeprefix("http://")
-        assert "cannot listen" in rig.run("scorer", "console", "scorer.yaml", "--listen", taken, code=2).stderr
+        listen_address = address.removeprefix("http://")
+        assert "cannot listen" in rig.run("scorer", "console", "scorer.yaml", "--listen", listen_address, code=2).stderr
     unread = rig.run("scorer", "console", "scorer.yaml", "--set", "model.policy=gone.yaml", "--listen", "127.0.0.1:0", code=2)
     assert "gone.yaml" in unread.stderr

@@ -39,5 +39,5 @@ def test_the_console_counts_dead_letters_as_a_dry_run_does(make_rig: MakeRig) ->
     with contextlib.closing(KafkaFeed(load(rig.path, []).settings, state)):
         until(lambda: state.loaded, "the console to have read the topics")
         with state.lock:
-            found, unfit, left_out = state.letters.by_reason(), state.letters.unfit(), state.letters.left_out()
-    assert (dict(found), unfit, left_out) == (dry["by_reason"], dry["unfit"], 0)
+            by_reason, unfit, left_out = state.letters.by_reason(), state.letters.unfit(), state.letters.left_out()
+    assert (dict(by_reason), unfit, left_out) == (dry["by_reason"], dry["unfit"], 0)

@@ -1,4 +1,4 @@
-"""A rollout in the console on a real broker, in Debian's Chromium: its steps as they are told, and what a person asks for."""
+"""A rollout in the console on a real broker, in Debian's Chromium: its recorded steps, and a person's requests."""
 
 import time
 
@@ -17,10 +17,10 @@ from tests.support.rollouts import Told
 expect.set_options(timeout=STEP_SECONDS * 1_000)
 
 
-def tell(rig: Rig, *told: Told, junk: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+def write_records(rig: Rig, *records: Told, junk: tuple[tuple[bytes, bytes], ...] = ()) -> None:
     """Write these records into the topic of rollouts, the junk first."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
-    for key, value in (*junk, *map(rollouts.record, told)):
+    for key, value in (*junk, *map(rollouts.record, records)):
         producer.produce(f"{rig.name}.rollouts", value, key)
     assert producer.flush(STEP_SECONDS) == 0
 
@@ -35,11 +35,11 @@ JUNK = (
 
 
 def rollout_is_followed(rig: Rig, page: Page) -> None:
-    """Its steps show as they are told, without a reload."""
+    """Its steps appear as they are recorded, without a reload."""
     expect(page.locator("#plan")).to_contain_text("No rollout was started.")
     page.evaluate("document.body.dataset.kept = 'yes'")
     now = time.time()
-    tell(
+    write_records(
         rig,
         *rollouts.in_canary(now),
         rollouts.state(now, 1, waits=["canary 5 % is done: approve or abort"], for_person=True),
@@ -75,12 +75,12 @@ def controller_is_asked(rig: Rig, page: Page) -> None:
 
 def end_is_shown(rig: Rig, page: Page) -> None:
     now = time.time()
-    bad = rollouts.judgement(0.02, 0.01, 0.03)
+    judgement = rollouts.judgement(0.02, 0.01, 0.03)
     back = rollouts.entry(
-        now, 5, EntryKind.INTENDED, 1, move=PlannedMove(3, restores=1), verdict="roll back", why=["errors"], judgement=bad
+        now, 5, EntryKind.INTENDED, 1, move=PlannedMove(3, restores=1), verdict="roll back", why=["errors"], judgement=judgement
     )
     ended = rollouts.entry(now, 7, EntryKind.ENDED, 1, outcome=Outcome.ROLLED_BACK)
-    tell(rig, back, rollouts.entry(now, 6, EntryKind.MOVED, 1, revision=4), ended)
+    write_records(rig, back, rollouts.entry(now, 6, EntryKind.MOVED, 1, revision=4), ended)
     expect(page.locator("#plan .pill", has_text="rolled back")).to_be_visible()
     expect(page.locator("#plan .ended")).to_contain_text("canary 5 %")
     expect(page.locator("#rules")).to_contain_text("beyond its margin")

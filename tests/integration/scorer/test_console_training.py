@@ -25,10 +25,10 @@ def runs_are_listed_with_their_verdicts(page: Page) -> None:
     expect(page.locator(".runs li", has_text="prod: current")).to_have_count(1)
 
 
-def new_run_is_seen_without_a_reload(page: Page, made: Runs) -> None:
+def new_run_is_seen_without_a_reload(page: Page, runs: Runs) -> None:
     page.evaluate("document.body.dataset.kept = 'yes'")
-    made.run(5, because="better on every day")
-    made.promote(5)
+    runs.run(5, because="better on every day")
+    runs.promote(5)
     expect(page.locator("#newest .lead")).to_contain_text("passed better on every day")
     expect(page.locator(".runs li", has_text=trained.run_id(5)).locator(".pill.flipped")).to_have_text("prod: current")
     assert page.evaluate("document.body.dataset.kept") == "yes"
@@ -77,9 +77,9 @@ def running_run_is_seen_live(page: Page, address: str, rig: Rig) -> RecordedEven
     return events
 
 
-def no_page_has_barriers(page: Page, address: str, *more: str) -> None:
+def no_page_has_barriers(page: Page, address: str, *run_names: str) -> None:
     """In either scheme, and on a phone nothing but tables is wider than the screen."""
-    for path in ("", *(f"?run={name}" for name in (*map(trained.version, (2, 3, 4)), *more))):
+    for path in ("", *(f"?run={name}" for name in (*map(trained.version, (2, 3, 4)), *run_names))):
         page.goto(f"{address}/training{path}")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
@@ -92,7 +92,7 @@ def no_page_has_barriers(page: Page, address: str, *more: str) -> None:
 @pytest.mark.debian("chromium")
 def test_runs_their_verdicts_and_their_pictures_in_the_browser(make_rig: MakeRig) -> None:
     rig = make_rig()
-    made = trained.a_month(rig.folder)
+    runs = trained.a_month(rig.folder)
     rig.configure(model={"policy": "./policy.yaml"})
     rig.create()
     complaints: list[str] = []
@@ -100,7 +100,7 @@ def test_runs_their_verdicts_and_their_pictures_in_the_browser(make_rig: MakeRig
         page = open_page(browser, complaints)
         page.goto(f"{address}/training")
         runs_are_listed_with_their_verdicts(page)
-        new_run_is_seen_without_a_reload(page, made)
+        new_run_is_seen_without_a_reload(page, runs)
         refused_run_is_opened_by_keyboard(page)
         failed = running_run_is_seen_live(page, address, rig)
         no_page_has_barriers(page, address, failed.run)

@@ -27,7 +27,7 @@ def test_kill_9_loses_nothing_and_repeats_about_a_second(make_rig: MakeRig) -> N
     assert second.stop() == 0
 
 
-def test_a_hand_over_in_good_order_doubles_nothing(make_rig: MakeRig) -> None:
+def test_an_orderly_hand_over_doubles_nothing(make_rig: MakeRig) -> None:
     rig = make_rig(delivery="at-least-once").stocked(6, versions=2)
     first = rig.start("a").ready()
     flow = load(rig, 12_000, RATE)

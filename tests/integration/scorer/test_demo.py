@@ -18,16 +18,16 @@ from tests.support.waiting import STEP_SECONDS
 
 
 def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([command("scorer"), "demo", *flags], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    completed = subprocess.run([command("scorer"), "demo", *flags], capture_output=True, text=True, check=False)
+    assert completed.returncode == code, completed.stdout + completed.stderr
+    return completed
 
 
 def test_the_demo_swaps_kills_and_counts_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = {process.pid for process in psutil.process_iter()}
-    done = demo("--events", "6000", "--rate", "1500", "--json")
-    summary = json.loads(done.stdout)
+    completed = demo("--events", "6000", "--rate", "1500", "--json")
+    summary = json.loads(completed.stdout)
     counts = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
     assert {name: summary[name] for name in counts} == dict.fromkeys(counts, 0)
     assert summary["events"] == summary["scored"] >= 6_000
@@ -40,23 +40,23 @@ def test_the_demo_swaps_kills_and_counts_zero(tmp_path: Path, monkeypatch: pytes
     assert summary["swap_pause_ms"] > 0
     assert summary["kill_pause_ms"] > 0
     for step in ("model-registry push", "scorer check", "scorer run", "scorer emit", "model-registry promote", "kill -9"):
-        assert f"$ {step}" in done.stderr
+        assert f"$ {step}" in completed.stderr
     assert list(tmp_path.iterdir()) == []
-    left = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if p.pid not in before]
-    assert not [line for line in left if line and str(tmp_path) in " ".join(line)]
+    command_lines = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if p.pid not in before]
+    assert not [line for line in command_lines if line and str(tmp_path) in " ".join(line)]
 
 
-def test_two_regions_and_a_killed_publisher_that_go_on_until_the_last_line_is_typed(
+def test_two_regions_and_a_killed_publisher_continue_until_the_last_line_is_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = demo("--regions", "--events", "1000", "--rate", "500", "--keep", "--json")
-    lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
+    completed = demo("--regions", "--events", "1000", "--rate", "500", "--keep", "--json")
+    lines = [line.removeprefix("  $ ") for line in completed.stderr.splitlines() if line.startswith("  $ ")]
     go, last = next(line for line in lines if line.startswith("cd ")), lines[-1]
     try:
-        found = json.loads(done.stdout)
-        assert found["clean"]
-        near, far = found["regions"]["eu-west"], found["regions"]["us-east"]
+        summary = json.loads(completed.stdout)
+        assert summary["clean"]
+        near, far = summary["regions"]["eu-west"], summary["regions"]["us-east"]
         counts = ("missing", "duplicates", "phantoms", "out_of_order")
         assert {name: region[name] for region in (near, far) for name in counts} == dict.fromkeys(counts, 0)
         assert far["events"] == far["scored"] == near["scored"] == near["events"] >= 1_000
@@ -83,23 +83,23 @@ def asked(go: str, line: str) -> Any:
 
 def test_a_rollout_acts_by_itself_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = demo("--rollout", "--events", "6000", "--rate", "2000", "--no-kill", "--json")
-    found = json.loads(done.stdout)
-    assert found["rollouts"] == {"2.0.0": "completed", "2.1.0": "rolled back"}
+    completed = demo("--rollout", "--events", "6000", "--rate", "2000", "--no-kill", "--json")
+    summary = json.loads(completed.stdout)
+    assert summary["rollouts"] == {"2.0.0": "completed", "2.1.0": "rolled back"}
     counts = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
-    assert {name: found[name] for name in counts} == dict.fromkeys(counts, 0)
-    assert set(found["versions"]) == {"1.0.0", "2.0.0", "2.1.0"}
-    assert found["versions"]["2.1.0"]["events"] < found["events"] / 20
-    assert "rolled back: flips: " in done.stderr
-    assert "the same, from " in done.stderr
+    assert {name: summary[name] for name in counts} == dict.fromkeys(counts, 0)
+    assert set(summary["versions"]) == {"1.0.0", "2.0.0", "2.1.0"}
+    assert summary["versions"]["2.1.0"]["events"] < summary["events"] / 20
+    assert "rolled back: flips: " in completed.stderr
+    assert "the same, from " in completed.stderr
     assert "--regions" in demo("--rollout", "--regions", code=2).stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_flights_joined_with_the_weather_are_scored_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = demo("--tables", "--events", "12000", "--rate", "2000", "--json")
-    summary = json.loads(done.stdout)
+    completed = demo("--tables", "--events", "12000", "--rate", "2000", "--json")
+    summary = json.loads(completed.stdout)
     counts = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
     assert {name: summary[name] for name in counts} == dict.fromkeys(counts, 0)
     assert summary["clean"]
@@ -107,7 +107,7 @@ def test_flights_joined_with_the_weather_are_scored_better(tmp_path: Path, monke
     without, with_weather = summary["same_flights"]["2.0.0"], summary["same_flights"]["3.0.0"]
     assert without["events"] == with_weather["events"] > 3_000
     assert with_weather["auc"] > without["auc"]
-    assert "hourly reports" in done.stderr
+    assert "hourly reports" in completed.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,8 +126,8 @@ def test_kafka_alone_runs_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_clusters_that_are_not_there_are_said_in_one_line() -> None:
+def test_missing_clusters_are_reported_in_one_line() -> None:
     assert "--bootstrap-servers" in demo("--regions", "--bootstrap-servers", "127.0.0.1:1", code=2).stderr
-    done = demo("--bootstrap-servers", "127.0.0.1:1", code=4)
-    assert "no Kafka broker answers" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = demo("--bootstrap-servers", "127.0.0.1:1", code=4)
+    assert "no Kafka broker answers" in completed.stderr
+    assert "Traceback" not in completed.stderr

@@ -25,8 +25,8 @@ def flowing(rig: Rig) -> Iterator[list[int]]:
 
     def flow() -> None:
         while not over.is_set():
-            more = events(CALL_EVENTS, start=CALL_EVENTS * len(written), keys=300)
-            written.append(rig.emit(more, "--rate", str(CALL_EVENTS)))
+            batch = events(CALL_EVENTS, start=CALL_EVENTS * len(written), keys=300)
+            written.append(rig.emit(batch, "--rate", str(CALL_EVENTS)))
 
     thread = threading.Thread(target=flow)
     thread.start()
@@ -37,7 +37,7 @@ def flowing(rig: Rig) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_of_two_that_start_together_one_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
+def test_of_two_processes_that_start_together_one_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     twins = [rig.start("a"), rig.start("a")]
     with flowing(rig) as written:
@@ -50,7 +50,7 @@ def test_of_two_that_start_together_one_ends_and_a_third_is_refused(make_rig: Ma
         survivor.ready()
         until(lambda: survivor.metric("scorer_assigned_partitions") == 4, "all partitions")
         commits = survivor.metric("scorer_commits_total")
-        # each producer of the pool may have been fenced, and is told so at its next turn
+        # each producer of the pool may have been fenced, and gets the error at its next use
         until(lambda: survivor.metric("scorer_commits_total") >= commits + 2 * POOL_SIZE, "a turn of each producer")
         recoveries = survivor.said.count("recovering")
         third = rig.start("a")

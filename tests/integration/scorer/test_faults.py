@@ -38,12 +38,12 @@ def test_a_seeded_round_is_clean(ground: Ground) -> None:
     assert result.events > 0
 
 
-def more_than(rig: Rig, answered: int) -> bool:
-    return rig.answered() > answered
+def more_than(rig: Rig, count: int) -> bool:
+    return rig.answered() > count
 
 
-def test_calls_go_on_after_all_connections_were_lost(ground: Ground, tmp_path: Path, unique: str) -> None:
-    """A client that begins anew with its bootstrap servers forgets the broker that a call waits for: the call never returns."""
+def test_calls_continue_after_all_connections_were_lost(ground: Ground, tmp_path: Path, unique: str) -> None:
+    """A client that restarts from its bootstrap servers forgets the broker that a call waits for: the call never returns."""
     direct, proxies = ground.cluster.bootstrap_servers, ground.cluster.proxies
     with contextlib.closing(Rig(direct, tmp_path, unique)) as rig:
         rig.stocked().configure(kafka={"bootstrap_servers": ground.cluster.proxied_servers})

@@ -140,13 +140,13 @@ def test_a_plain_consumer_reads_avro_records_and_an_incompatible_schema_refuses_
     until(lambda: "rejects the schema of the feature log" in scorer.said, "the refusal")
     rig.emit(events(10, start=200))
     until(lambda: rig.answered() == 210, "scores of the earlier version")
-    away = ["schema_registry.url=http://127.0.0.1:1", "schema_registry.extra={max.retries: 0}"]
-    waiting = rig.start("b", *(flag for change in away for flag in ("--set", change)))
+    unreachable = ["schema_registry.url=http://127.0.0.1:1", "schema_registry.extra={max.retries: 0}"]
+    waiting = rig.start("b", *(flag for change in unreachable for flag in ("--set", change)))
     until(lambda: "schema-registry: " in waiting.get("/readyz")[1], "the wait for the registry")
     assert [waiting.stop(), scorer.stop()] == [0, 0]
 
 
-def test_a_feature_record_that_does_not_fit_is_left_out_and_its_event_is_scored(make_rig: MakeRig) -> None:
+def test_a_feature_record_that_is_too_large_is_dropped_and_its_event_is_scored(make_rig: MakeRig) -> None:
     rig = make_logging_rig(make_rig).stocked(2)
     rig.alter(log_topic(rig), "max.message.bytes", "1300")
     scorer = rig.start().ready()
@@ -156,15 +156,15 @@ def test_a_feature_record_that_does_not_fit_is_left_out_and_its_event_is_scored(
     assert logged(rig) == []
     assert scorer.stop() == 0
     rig.alter(log_topic(rig), "max.message.bytes", "1000000")
-    refused = rig.start().ready()
+    restarted = rig.start().ready()
     rig.alter(log_topic(rig), "max.message.bytes", "200")
     rig.emit(events(5, start=50))
     until(lambda: rig.answered() == 55, "scores whose feature records the broker rejects")
-    until(lambda: refused.metric("scorer_features_dropped_total") == 5, "the count of rejected records")
+    until(lambda: restarted.metric("scorer_features_dropped_total") == 5, "the count of rejected records")
     assert logged(rig) == []
     rig.assert_clean(events=55, scored=55)
-    assert "with the reason record-refused" in refused.said
-    assert refused.stop() == 0
+    assert "with the reason record-refused" in restarted.said
+    assert restarted.stop() == 0
 
 
 def test_a_sample_and_a_list_of_fields_limit_the_log_and_check_names_unknown_fields(make_rig: MakeRig) -> None:

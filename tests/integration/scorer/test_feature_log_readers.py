@@ -37,9 +37,9 @@ def served(rig: Rig, count: int = COUNT, **features: Any) -> str:
 
 
 def printed(rig: Rig, verb: str, *arguments: str, code: int = 0) -> Any:
-    done = rig.run("scorer", verb, "scorer.yaml", *arguments, "--json", code=code)
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    completed = rig.run("scorer", verb, "scorer.yaml", *arguments, "--json", code=code)
+    assert completed.stdout, completed.stderr
+    return json.loads(completed.stdout)
 
 
 def corrections(rig: Rig) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def test_deleted_events_are_recomputed_and_rescored_from_the_feature_log(make_ri
     rig.delete_records(f"{rig.name}.features")
     failed = rig.run("scorer", "lineage", "scorer.yaml", "e9", "--recompute", code=2).stderr
     assert f"the logged inputs: {rig.name}.features has no record of this score" in failed
-    lost = printed(rig, "rescore", "--digest", digest, "--job", "again", code=1)["total"]
-    assert (lost["corrected"], lost["not_retained"]) == (0, COUNT)
+    totals = printed(rig, "rescore", "--digest", digest, "--job", "again", code=1)["total"]
+    assert (totals["corrected"], totals["not_retained"]) == (0, COUNT)
 
 
 def test_a_feature_log_in_avro_is_read_with_its_registered_schema(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:

@@ -53,16 +53,16 @@ def test_a_foreign_member_that_takes_partitions_is_named_until_it_has_left(make_
         (finding,) = [finding for finding in findings if not finding["ok"]]
         assert finding["check"] == "group members"
         assert f"client id '{CLIENT_ID}' on host 127.0.0.1" in finding["detail"]
-        shown = rig.run("scorer", "status", "scorer.yaml", "--json")
-        (member,) = json.loads(shown.stdout)["foreign_members"]
+        status = rig.run("scorer", "status", "scorer.yaml", "--json")
+        (member,) = json.loads(status.stdout)["foreign_members"]
         assert (member["client_id"], member["partitions"]) == (CLIENT_ID, 2)
-        assert CLIENT_ID in shown.stderr
+        assert CLIENT_ID in status.stderr
     until(lambda: scorer.metric("scorer_foreign_members") == 0, "no foreign member")
     assert rig.run("scorer", "check", "scorer.yaml")
     assert json.loads(rig.run("scorer", "status", "scorer.yaml", "--json").stdout)["foreign_members"] == []
 
 
-def test_a_foreign_member_with_another_protocol_is_why_a_scorer_is_not_ready(make_rig: MakeRig) -> None:
+def test_readyz_names_a_foreign_member_with_another_protocol(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     with foreign_member(rig, "range"):
         scorer = rig.start()

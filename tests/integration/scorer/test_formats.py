@@ -70,8 +70,8 @@ def test_arrays_of_a_shape_come_nested_and_flat(make_rig: MakeRig) -> None:
     scorer = rig.start().ready()
     x = np.ones((2, 4, 4))
     shaped = [(number * x).tolist() for number in range(3)] + [(number * x).ravel().tolist() for number in range(3, 6)]
-    bad = [(5 * x)[:, :3].tolist(), x.ravel().tolist()[:-1]]
-    rig.emit([{"key": "k", "id": f"e{number}", "image": image} for number, image in enumerate([*shaped, *bad])])
+    misshapen = [(5 * x)[:, :3].tolist(), x.ravel().tolist()[:-1]]
+    rig.emit([{"key": "k", "id": f"e{number}", "image": image} for number, image in enumerate([*shaped, *misshapen])])
     until(lambda: rig.answered() == 8, "all answers")
     assert {name: round(score, 4) for name, score in by_id(rig).items()} == {f"e{n}": 10.0 * n for n in range(6)}
     assert [(letter["reason"], letter["error"]) for letter in rig.dead()] == [
@@ -81,7 +81,7 @@ def test_arrays_of_a_shape_come_nested_and_flat(make_rig: MakeRig) -> None:
     assert scorer.stop() == 0
     rig.run("scorer", "bench", "./images", "--set", "batching.max_events=8")
     schema = json.loads(rig.run("scorer", "schema", "oci:./registry/model:1.0.0", "--format", "json-schema").stdout)
-    assert [one["minItems"] for one in schema["properties"]["image"]["anyOf"]] == [32, 2]
+    assert [variant["minItems"] for variant in schema["properties"]["image"]["anyOf"]] == [32, 2]
 
 
 def avro_writer(client: SchemaRegistryClient, schema: str, topic: str) -> Callable[[dict[str, Any]], bytes]:
@@ -147,8 +147,8 @@ def test_schemas_are_found_by_the_ids_in_apicurios_headers(
     schema = json.dumps({"type": "record", "name": "E", "fields": fields})
     references = [SchemaReference("Part", f"{rig.name}-part", 1)]
     number = client.register_schema(f"{rig.events_topic}-value", Schema(schema, "AVRO", references))
-    found = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
-    header = (f"apicurio.value.{kind}", int(found[kind]).to_bytes(8, "big"))
+    version = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
+    header = (f"apicurio.value.{kind}", int(version[kind]).to_bytes(8, "big"))
     rig.start().ready()
     body = b"\x04e1" + b"\0" + struct.pack("<ff", 3.0, 0.0)
     rig.produce(body, key=b"k", headers=[header])
@@ -184,9 +184,9 @@ def nested_package(folder: Path, **paths: str) -> Path:
     fields = [{"name": name, "path": path} for name, path in paths.items()]
     signature = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}], "output": {"tensor": "y"}}
     event = build_event((parse(path), value) for path, value in zip(paths.values(), (1.0, 2.0), strict=True))
-    made = models.package(folder, lambda path: models.linear(path, 2.0), signature)
-    (made / "golden.jsonl").write_text(json.dumps({"event": event, "score": 6.0, "tolerance": 0}))
-    return made
+    package = models.package(folder, lambda path: models.linear(path, 2.0), signature)
+    (package / "golden.jsonl").write_text(json.dumps({"event": event, "score": 6.0, "tolerance": 0}))
+    return package
 
 
 def debezium(number: int) -> dict[str, Any]:
@@ -198,8 +198,8 @@ def debezium(number: int) -> dict[str, Any]:
 
 def cloud_event(number: int) -> dict[str, Any]:
     """An event in CloudEvents' structured mode."""
-    told = {"specversion": "1.0", "id": f"e{number}", "source": "/orders", "type": "com.example.order"}
-    return told | {"datacontenttype": "application/json", "data": {"order.total": {"a": number}, "b": 1}}
+    attributes = {"specversion": "1.0", "id": f"e{number}", "source": "/orders", "type": "com.example.order"}
+    return attributes | {"datacontenttype": "application/json", "data": {"order.total": {"a": number}, "b": 1}}
 
 
 ENVELOPES: dict[str, tuple[Callable[[int], dict[str, Any]], dict[str, str], str, str, str]] = {
@@ -230,8 +230,8 @@ def test_json_in_an_envelope_is_scored_as_it_is(make_rig: MakeRig, envelope: str
     }
     assert scorer.stop() == 0
     nameless = ["--set", "input.format=json-array", "--set", "input.id=header:ce_id"]
-    said = rig.run("scorer", "check", "scorer.yaml", *nameless, code=1).stderr
-    assert f"input.format json-array has no field names, but field 'a' has the path {paths['a']}" in said
+    message = rig.run("scorer", "check", "scorer.yaml", *nameless, code=1).stderr
+    assert f"input.format json-array has no field names, but field 'a' has the path {paths['a']}" in message
 
 
 def test_avro_records_in_records_are_scored_as_they_are(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
@@ -265,7 +265,7 @@ def test_settings_that_do_not_fit_the_format_are_refused(make_rig: MakeRig, chan
     assert said in make_rig(input=change).run("scorer", "config", "scorer.yaml", code=2).stderr
 
 
-def test_the_contract_of_a_version_and_what_another_would_break(make_rig: MakeRig) -> None:
+def test_the_contract_of_a_version_and_the_breaking_changes_of_another(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     wider = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a", "c"]}], "output": {"tensor": "y"}}
@@ -274,14 +274,14 @@ def test_the_contract_of_a_version_and_what_another_would_break(make_rig: MakeRi
     old = "oci:./registry/model:1.0.0"
     schema = json.loads(rig.run("scorer", "schema", old).stdout)
     assert schema["required"] == ["a", "b"]
-    asked = json.loads(rig.run("scorer", "schema", "two", "--format", "protobuf", "--json").stdout)
-    assert asked["model"] == "two"
-    assert "optional float c = 3;" in asked["schema"]
+    contract = json.loads(rig.run("scorer", "schema", "two", "--format", "protobuf", "--json").stdout)
+    assert contract["model"] == "two"
+    assert "optional float c = 3;" in contract["schema"]
     assert rig.run("scorer", "schema", "--diff", "two", old).stdout == f"events for two are valid for {old}\n"
-    said = rig.run("scorer", "schema", "--diff", old, "two", code=1).stdout
-    assert said == "c: is required now, and was no field before\n"
-    found = json.loads(rig.run("scorer", "schema", "--diff", old, "two", "--positional", "--json", code=1).stdout)
-    assert [one["field"] for one in found["breaks"]] == ["c", "b", "a", "*"]
+    output = rig.run("scorer", "schema", "--diff", old, "two", code=1).stdout
+    assert output == "c: is required now, and was no field before\n"
+    report = json.loads(rig.run("scorer", "schema", "--diff", old, "two", "--positional", "--json", code=1).stdout)
+    assert [change["field"] for change in report["breaks"]] == ["c", "b", "a", "*"]
     assert "signature.json" in rig.run("scorer", "schema", "bare", code=3).stderr
     assert "--diff" in rig.run("scorer", "schema", old, "two", code=2).stderr
     assert "no tag '9.9.9'" in rig.run("scorer", "schema", "oci:./registry/model:9.9.9", code=3).stderr
@@ -301,7 +301,7 @@ def test_references_of_references_are_followed_in_avro(make_rig: MakeRig, schema
     def register(name: str, fields: dict[str, Any], *names: str) -> str:
         stated = [{"name": field, "type": type_} for field, type_ in fields.items()]
         schema = {"type": "record", "name": name, "namespace": space, "fields": stated}
-        references = [reference(f"{space}.{one}", f"{rig.name}-{one}") for one in names]
+        references = [reference(f"{space}.{referred}", f"{rig.name}-{referred}") for referred in names]
         client.register_schema(f"{rig.name}-{name}", Schema(json.dumps(schema), "AVRO", references))
         return f"{space}.{name}"
 
@@ -312,7 +312,7 @@ def test_references_of_references_are_followed_in_avro(make_rig: MakeRig, schema
     other = register("Other", {"id": "string", "a": "float", "part": ["null", "Part"], "b": "float"}, "Part")
     union = [reference(order, f"{rig.name}-Order"), reference(other, f"{rig.name}-Other")]
     number = client.register_schema(f"{rig.events_topic}-value", Schema(json.dumps([order, other]), "AVRO", union))
-    found = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
+    version = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
     events = {
         "e0": b"\0\x04e0\x06\x04\x01\x2c" + struct.pack("<f", 1.0),
         "e1": b"\2\x04e1" + struct.pack("<f", 4.0) + b"\2\x06" + struct.pack("<f", 0.0),
@@ -320,7 +320,7 @@ def test_references_of_references_are_followed_in_avro(make_rig: MakeRig, schema
     rig.start().ready()
     for value in events.values():
         rig.produce(struct.pack(">bI", 0, number) + value, key=b"k")
-    header = ("apicurio.value.contentId", int(found["contentId"]).to_bytes(8, "big"))
+    header = ("apicurio.value.contentId", int(version["contentId"]).to_bytes(8, "big"))
     rig.produce(events["e0"].replace(b"e0", b"e2"), key=b"k", headers=[header])
     until(lambda: rig.answered() == 3, "all answers")
     assert rig.dead() == []
@@ -333,8 +333,10 @@ def test_imports_over_two_levels_are_followed_in_protobuf(make_rig: MakeRig, sch
     rig = make_rig(input={"format": "protobuf"}, schema_registry={"url": url}).stocked()
 
     def register(name: str, body: str, *imports: str) -> int:
-        lines = "".join(f'import "{one}.proto"; ' for one in imports)
-        references = [reference(f"{one}.proto", f"{rig.name}/{one}.proto") for one in imports if not one.startswith("google/")]
+        lines = "".join(f'import "{path}.proto"; ' for path in imports)
+        references = [
+            reference(f"{path}.proto", f"{rig.name}/{path}.proto") for path in imports if not path.startswith("google/")
+        ]
         text = f'syntax = "proto3"; package p{rig.name.replace("-", "_")}; {lines}{body}'
         return client.register_schema(f"{rig.name}/{name}.proto", Schema(text, "PROTOBUF", references))
 
@@ -343,11 +345,11 @@ def test_imports_over_two_levels_are_followed_in_protobuf(make_rig: MakeRig, sch
     register("part", "message Part { Inner inner = 1; }", "inner")
     body = "message E { string id = 1; google.protobuf.FloatValue a = 2; float b = 3; Part part = 4; }"
     number = register("event", body, "part", wrappers)
-    found = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
+    version = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
     value = b"\x0a\x02e0" + b"\x12\x05\x0d" + struct.pack("<f", 2.0) + b"\x1d" + struct.pack("<f", 1.0)
     rig.start().ready()
     rig.produce(struct.pack(">bIb", 0, number, 0) + value, key=b"k")
-    header = ("apicurio.value.contentId", int(found["contentId"]).to_bytes(8, "big"))
+    header = ("apicurio.value.contentId", int(version["contentId"]).to_bytes(8, "big"))
     rig.produce(value.replace(b"e0", b"e1"), key=b"k", headers=[header])
     until(lambda: rig.answered() == 2, "all answers")
     assert rig.dead() == []

@@ -38,16 +38,16 @@ def good(number: int, key: bytes | None = b"k", timestamp: int = 0, **fields: An
 
 
 def letters(rig: Rig) -> dict[int, dict[str, str]]:
-    found = {}
+    letters_by_offset = {}
     for message in auditor.read(rig.bootstrap_servers, rig.dead_topic):
-        said = {name: held.decode() for name, held in headers_of_one(message) or [] if isinstance(held, bytes)}
-        said["value"] = "" if message.value() is None else f"{len(message.value() or b'')} bytes"
-        found[int(said["dead.source"].rpartition("/")[2])] = said
-    return found
+        headers = {name: value.decode() for name, value in headers_of_one(message) or [] if isinstance(value, bytes)}
+        headers["value"] = "" if message.value() is None else f"{len(message.value() or b'')} bytes"
+        letters_by_offset[int(headers["dead.source"].rpartition("/")[2])] = headers
+    return letters_by_offset
 
 
 def answered(rig: Rig, count: int) -> None:
-    """Wait until the group is behind so many events of partition 0, by the first process that was started."""
+    """Wait until the first process has committed the group behind this many events of partition 0."""
     scorer = rig.scorers[0].process
     until(lambda: rig.marks().get(0, {}).get("offset") == count or scorer.poll() is not None, "all answers")
     assert scorer.poll() is None, rig.scorers[0].said
@@ -72,20 +72,20 @@ def test_no_record_stops_its_partition(make_rig: MakeRig, delivery: str) -> None
             good(903, timestamp=now + 2 * DAY_MS),
         ],
     }
-    written: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     batches: list[RawRecord] = []
     for reason, records in hostile.items():
         for record in records:
             batches.append(good(len(batches)))
-            written[len(batches)] = reason
+            reasons[len(batches)] = reason
             batches.append(record)
     batches += [good(number) for number in range(len(batches), 40)]
-    write(rig, batches[:6], *([one] for one in batches[6:14]), batches[14:])
+    write(rig, batches[:6], *([single] for single in batches[6:14]), batches[14:])
     scorer = rig.start().ready()
     answered(rig, 40)
-    found = letters(rig)
-    assert {offset: said["dead.reason"] for offset, said in found.items()} == written
-    husks = {offset for offset, said in found.items() if not said["value"]}
+    dead_letters = letters(rig)
+    assert {offset: headers["dead.reason"] for offset, headers in dead_letters.items()} == reasons
+    husks = {offset for offset, headers in dead_letters.items() if not headers["value"]}
     assert husks == {offset for offset, record in enumerate(batches) if len(record.value or b"") > 1_000_000}
     assert rig.faults().keys() <= ({"duplicates", "out_of_order"} if delivery == "at-least-once" else set())
     assert scorer.stop() == 0
@@ -107,13 +107,13 @@ def test_events_without_a_key_are_dead_letters_where_the_score_topic_is_compacte
     answered(rig, 1_100)
     write(rig, records[1_100:])
     answered(rig, 1_200)
-    assert Counter(said["dead.reason"] for said in letters(rig).values()) == {"record-refused": len(keyless)}
+    assert Counter(headers["dead.reason"] for headers in letters(rig).values()) == {"record-refused": len(keyless)}
     offsets = [record["source"]["offset"] for record in rig.scores()]
     assert offsets == [number for number in range(1_200) if number not in keyless]
     assert rig.faults() == {}
 
 
-def test_whatever_the_protocol_lets_a_client_write_is_answered_once(make_rig: MakeRig) -> None:
+def test_every_record_that_the_protocol_allows_is_answered_once(make_rig: MakeRig) -> None:
     """The short form of `python -m tests fuzz`."""
     played = rounds.play(make_rig, rounds.Round(5, "json", "at-least-once", compacted=True), 200)
     assert (played.written, played.findings) == (200, [])

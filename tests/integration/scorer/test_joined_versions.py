@@ -91,7 +91,7 @@ def test_the_commands_know_joined_fields(make_rig: MakeRig) -> None:
     assert "the newest 1 events" in rig.run("scorer", "check", "scorer.yaml").stderr
 
 
-def test_a_version_whose_table_is_not_configured_is_refused_and_the_running_version_goes_on(make_rig: MakeRig) -> None:
+def test_a_version_whose_table_is_not_configured_is_refused_and_the_running_version_continues(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     rig.push(models.joined_package(rig.folder / "joined", 5.0), "2.0.0")
     scorer = rig.start().ready()

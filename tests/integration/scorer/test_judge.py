@@ -104,32 +104,32 @@ def bus(make_rig: MakeRig) -> Bus:
 
 
 def judged(bus: Bus, *flags: str, code: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(bus.rig.run("scorer", "judge", "scorer.yaml", "--json", *flags, code=code).stdout)
-    return found
+    verdict: dict[str, Any] = json.loads(bus.rig.run("scorer", "judge", "scorer.yaml", "--json", *flags, code=code).stdout)
+    return verdict
 
 
-def rules(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {rule["rule"]: rule for rule in found["rules"]}
+def rules(verdict: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {rule["rule"]: rule for rule in verdict["rules"]}
 
 
 def test_a_good_candidate_may_be_promoted(bus: Bus) -> None:
     count = 12_000
     bus.answers(range(count), dead=lambda n: n % 500 == 7, fails=lambda n: n % 500 == 7, flips=lambda n: n % 100 == 1)
-    found = judged(bus)
-    assert (found["verdict"], found["champion"]["digest"], found["candidate"]["version"]) == ("promote", OLD, "2.0.0")
-    errors, flips = rules(found)["errors"], rules(found)["flips"]
+    verdict = judged(bus)
+    assert (verdict["verdict"], verdict["champion"]["digest"], verdict["candidate"]["version"]) == ("promote", OLD, "2.0.0")
+    errors, flips = rules(verdict)["errors"], rules(verdict)["flips"]
     both = count - count // 500
     assert (errors["estimate"], errors["pairs"], errors["margin"]) == (0.0, count, 0.005)
     assert (flips["pairs"], flips["estimate"]) == (both, pytest.approx(count / 100 / both))
     assert errors["cells"] > 1_000
-    assert found["dropped"] == {"unsampled": 0, "orphans": 0, "crowded": 0, "foreign": 0, "unreadable": 0}
-    assert {(d["champion"], d["candidate"]): d["events"] for d in found["decisions"]}["on time", "late"] == count // 100
-    assert found["drift"]["psi"] < 0.1
-    told = bus.rig.run("scorer", "judge", "scorer.yaml")
-    assert "late" in told.stdout
-    assert "promote" in told.stderr
-    held = judged(bus, "--max-flips", "1%", code=1)
-    assert (held["verdict"], held["why"][0].split(":")[0]) == ("hold", "flips")
+    assert verdict["dropped"] == {"unsampled": 0, "orphans": 0, "crowded": 0, "foreign": 0, "unreadable": 0}
+    assert {(d["champion"], d["candidate"]): d["events"] for d in verdict["decisions"]}["on time", "late"] == count // 100
+    assert verdict["drift"]["psi"] < 0.1
+    completed = bus.rig.run("scorer", "judge", "scorer.yaml")
+    assert "late" in completed.stdout
+    assert "promote" in completed.stderr
+    hold = judged(bus, "--max-flips", "1%", code=1)
+    assert (hold["verdict"], hold["why"][0].split(":")[0]) == ("hold", "flips")
     early = bus.rig.run("scorer", "judge", "scorer.yaml", "--to", "1000", "--json", code=1)
     assert json.loads(early.stdout)["verdict"] == "hold"
 
@@ -138,12 +138,12 @@ def test_the_verdict_is_the_same_without_the_native_part(bus: Bus) -> None:
     """Figures and decisions to the bit; only how many waited in vain depends on when they were read."""
     bus.answers(range(6_000), dead=lambda n: n % 100 == 7, fails=lambda n: n % 50 == 7, flips=lambda n: n % 30 == 1)
     bus.answers(range(6_000, 6_300), fails=lambda n: n % 3 == 0)
-    found = [judged(bus, code=1)]
+    verdicts = [judged(bus, code=1)]
     verb = [command("scorer"), "judge", "scorer.yaml", "--json"]
-    done = subprocess.run(verb, cwd=bus.rig.folder, capture_output=True, env=os.environ | {SWITCH: "0"}, check=False)
-    found.append(json.loads(done.stdout))
-    assert rules(found[0])["errors"]["pairs"] == 6_300
-    assert found[0] == found[1]
+    completed = subprocess.run(verb, cwd=bus.rig.folder, capture_output=True, env=os.environ | {SWITCH: "0"}, check=False)
+    verdicts.append(json.loads(completed.stdout))
+    assert rules(verdicts[0])["errors"]["pairs"] == 6_300
+    assert verdicts[0] == verdicts[1]
 
 
 def test_a_candidate_that_fails_more_is_rolled_back_however_it_was_answered(bus: Bus) -> None:
@@ -165,15 +165,15 @@ def test_a_candidate_that_fails_more_is_rolled_back_however_it_was_answered(bus:
             bus.record(shadow, CHAMPION if n % 2 else CANARY, n)
     bus.record(shadow, SHADOW, 3_600)
     bus.flush()
-    found = judged(bus, code=1)
-    assert found["verdict"] == "roll back"
-    assert rules(found)["errors"]["pairs"] == 3_000
-    assert rules(found)["errors"]["estimate"] == pytest.approx(1 / 25)
-    assert found["dropped"]["foreign"] == 100
+    verdict = judged(bus, code=1)
+    assert verdict["verdict"] == "roll back"
+    assert rules(verdict)["errors"]["pairs"] == 3_000
+    assert rules(verdict)["errors"]["estimate"] == pytest.approx(1 / 25)
+    assert verdict["dropped"]["foreign"] == 100
     turned = judged(bus, "--champion", NEW, "--candidate", OLD, code=1)
     assert rules(turned)["errors"]["estimate"] == pytest.approx(-1 / 25)
-    told = bus.rig.run("scorer", "judge", "scorer.yaml", "--champion", OLD, "--candidate", OLD, code=2).stderr
-    assert "both champion and candidate" in told
+    message = bus.rig.run("scorer", "judge", "scorer.yaml", "--champion", OLD, "--candidate", OLD, code=2).stderr
+    assert "both champion and candidate" in message
 
 
 def test_a_clock_asks_for_follow_and_for_a_duration(make_rig: MakeRig) -> None:
@@ -196,9 +196,9 @@ def test_no_data_is_no_success(make_rig: MakeRig) -> None:
     for n in range(5_000):
         bus.record(rig.scores_topic, CHAMPION if n % 2 else CANARY, n)
     bus.flush()
-    found = judged(bus, code=1)
-    assert (found["verdict"], rules(found)["errors"]["pairs"]) == ("hold", 0)
-    assert found["why"] == [f"{rule}: no pairs: no answer of the shadow was read" for rule in ("errors", "flips")]
+    verdict = judged(bus, code=1)
+    assert (verdict["verdict"], rules(verdict)["errors"]["pairs"]) == ("hold", 0)
+    assert verdict["why"] == [f"{rule}: no pairs: no answer of the shadow was read" for rule in ("errors", "flips")]
 
 
 def test_labels_decide_where_they_are_asked_for(bus: Bus) -> None:
@@ -208,15 +208,15 @@ def test_labels_decide_where_they_are_asked_for(bus: Bus) -> None:
     rig.configure(labels={"topic": f"{rig.name}.labels", "id": "id", "value": "outcome", "classes": ["on time", "late"]})
     rig.make_topic(f"{rig.name}.labels", 1)
     bus.answers(range(count), flips=lambda n: n % 20 == 1)
-    held = judged(bus, "--max-brier", "0.01", code=1)
-    assert any(line.startswith(f"brier: no pairs: none of {count:,} events") for line in held["why"])
+    hold = judged(bus, "--max-brier", "0.01", code=1)
+    assert any(line.startswith(f"brier: no pairs: none of {count:,} events") for line in hold["why"])
     for n in reversed(range(count)):
-        told = {"id": f"e{n}", "outcome": "late" if n % 20 == 1 else int(n % 2 == 0)}
-        bus.label(json.dumps(told).encode())
+        label = {"id": f"e{n}", "outcome": "late" if n % 20 == 1 else int(n % 2 == 0)}
+        bus.label(json.dumps(label).encode())
     bus.flush()
-    found = judged(bus, "--max-brier", "0.01", "--max-flips", "10%")
-    brier = rules(found)["brier"]
-    assert (found["verdict"], brier["pairs"]) == ("promote", count)
+    verdict = judged(bus, "--max-brier", "0.01", "--max-flips", "10%")
+    brier = rules(verdict)["brier"]
+    assert (verdict["verdict"], brier["pairs"]) == ("promote", count)
     assert brier["estimate"] == pytest.approx((0.25**2 - 0.75**2) / 20, abs=2**-16)
     worse = judged(bus, "--max-brier", "0.01", "--champion", NEW, "--candidate", OLD, code=1)
     assert worse["verdict"] == "roll back"
@@ -238,9 +238,9 @@ def test_followed_until_there_is_a_verdict(bus: Bus) -> None:
             assert first["verdict"] == "hold"
             assert "errors: 1,000 pairs, 3,000 are required" in first["why"]
             bus.answers(range(1_000, 9_000))
-            more = list(looks)
-            last = more[-1]
-            assert any(look["why"] and look["why"][0].startswith("baked for ") for look in more[:-1]), more
+            remaining = list(looks)
+            last = remaining[-1]
+            assert any(look["why"] and look["why"][0].startswith("baked for ") for look in remaining[:-1]), remaining
             assert (last["verdict"], following.wait(STEP_SECONDS)) == ("promote", 0)
             assert last["behind_seconds"] < 30.0
         finally:
@@ -268,8 +268,8 @@ def test_partitions_that_are_added_meanwhile_are_judged_too(bus: Bus) -> None:
             assert last["behind_seconds"] < 30.0
         finally:
             following.kill()
-    found = judged(bus)
-    assert (rules(found)["errors"]["pairs"], found["dropped"]["unsampled"]) == (1_000 + len(added), 0)
+    verdict = judged(bus)
+    assert (rules(verdict)["errors"]["pairs"], verdict["dropped"]["unsampled"]) == (1_000 + len(added), 0)
 
 
 def _looks(following: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:

@@ -38,7 +38,7 @@ def read(
     consumer = clients.plugged_reader(settings, "t", plugin, **{"enable.partition.eof": True})
     source = open_fetch_source(consumer)
     assert isinstance(source, NativeFetchSource) is native
-    found: dict[object, list[Row]] = {}
+    rows_by_partition: dict[object, list[Row]] = {}
     ends: dict[Partition, int] = {}
 
     def enough() -> bool:
@@ -51,14 +51,14 @@ def read(
         assert records.size == sum(len(value or b"") for value in records.values)
         for partition, rows, offsets in records.partitions:
             columns = (take_rows(records.values, rows), take_rows(records.keys, rows), records.headers(rows))
-            found.setdefault(partition, []).extend(zip(offsets.tolist(), *columns, strict=True))
-        return sum(map(len, found.values())) >= count and len(ends) >= len(places)
+            rows_by_partition.setdefault(partition, []).extend(zip(offsets.tolist(), *columns, strict=True))
+        return sum(map(len, rows_by_partition.values())) >= count and len(ends) >= len(places)
 
     with closing(consumer), closing(source):
         source.forward(places)
         consumer.incremental_assign(places)
         until(enough, f"{count} records and the ends")
-    return found, ends
+    return rows_by_partition, ends
 
 
 @pytest.mark.debian("cc")
@@ -69,26 +69,26 @@ def test_records_are_taken_as_the_client_reads_them(broker: Broker, make_topics:
             until(lambda at=partition: producer.write(topic, at, RECORDS * 2, "zstd") == 0, "the topic")  # type: ignore[misc]
     places = [TopicPartition(topic, partition, 1) for partition in (0, 1)]
     both = [read(broker, places, 2 * (2 * len(RECORDS) - 1), native=native) for native in (False, True)]
-    (found, ends), (beside, other_ends) = both
-    assert found == beside
-    assert [row[:3] for row in found[topic, 0]] == [
+    (rows, ends), (other_rows, other_ends) = both
+    assert rows == other_rows
+    assert [row[:3] for row in rows[topic, 0]] == [
         (offset, record.value, record.key) for offset, record in enumerate(RECORDS * 2) if offset
     ]
-    assert [row[3] for row in found[topic, 1][3:5]] == [[("a", b"1"), ("a", None), ("é", b""), ("", b"\xff")], None]
+    assert [row[3] for row in rows[topic, 1][3:5]] == [[("a", b"1"), ("a", None), ("é", b""), ("", b"\xff")], None]
     assert ends == other_ends == {(topic, at): 2 * len(RECORDS) for at in (0, 1)}
 
 
 @pytest.mark.debian("cc")
-def test_a_topic_that_is_gone_ends_no_process_and_other_errors_are_told(broker: Broker) -> None:
-    """The library tells of the topic by a callback, to whoever takes records; of the rest in a poll."""
-    heard: list[KafkaError] = []
+def test_a_deleted_topic_ends_no_process_and_other_errors_are_reported(broker: Broker) -> None:
+    """The library reports the topic by a callback, when records are taken, and other errors in a poll."""
+    errors: list[KafkaError] = []
     soon: dict[str, str | int | float | bool] = {
         "topic.metadata.propagation.max.ms": 1,
         "topic.metadata.refresh.interval.ms": 100,
     }
     for servers in (broker.bootstrap_servers, "127.0.0.1:1"):
         settings = KafkaSettings(bootstrap_servers=servers, extra=soon)
-        consumer = clients.plugged_reader(settings, "t", librdkafka_plugin(), error_cb=heard.append)
+        consumer = clients.plugged_reader(settings, "t", librdkafka_plugin(), error_cb=errors.append)
         source = open_fetch_source(consumer)
         assert isinstance(source, NativeFetchSource)
         with closing(consumer), closing(source):
@@ -98,4 +98,4 @@ def test_a_topic_that_is_gone_ends_no_process_and_other_errors_are_told(broker: 
             while time.monotonic() < deadline:
                 assert source.first(0.1) is None
                 assert not source.finish().partitions
-    assert "_TRANSPORT" in {error.name() for error in heard}
+    assert "_TRANSPORT" in {error.name() for error in errors}

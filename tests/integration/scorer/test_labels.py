@@ -70,20 +70,20 @@ HOSTILE = [
 
 def shows_quality(rig: Rig) -> dict[str, Any]:
     """`scorer labels`, as JSON, beside scikit-learn; its table and its picture."""
-    found: dict[str, Any] = json.loads(
+    report: dict[str, Any] = json.loads(
         rig.run("scorer", "labels", "scorer.yaml", "--last", "1h", "--svg", "q.svg", "--json").stdout
     )
-    version: dict[str, Any] = found["versions"][0]
-    assert len(found["versions"]) == 1
+    version: dict[str, Any] = report["versions"][0]
+    assert len(report["versions"]) == 1
     numbers = [n for n in range(COUNT) if n % 4]
     scores, outcomes = np.float32(FACTOR) * np.array(numbers, np.float32), [true(n) for n in numbers]
     scores = np.array([float(str(score)) for score in scores])  # as JSON has them
-    assert (found["answered"], found["labelled"], found["labels_unmatched"], found["labels_replaced"]) == (COUNT, 96, 2, 10)
+    assert (report["answered"], report["labelled"], report["labels_unmatched"], report["labels_replaced"]) == (COUNT, 96, 2, 10)
     assert version["auc"] == pytest.approx(metrics.roc_auc_score(outcomes, scores), abs=1e-9)
     assert version["brier"] == pytest.approx(metrics.brier_score_loss(outcomes, scores), abs=1e-9)
     assert version["matrix"] == metrics.confusion_matrix(outcomes, scores >= 0.5).tolist()
-    refused = {each["reason"]: each["labels"] for each in found["labels_refused"]}
-    assert refused == {
+    reasons = {each["reason"]: each["labels"] for each in report["labels_refused"]}
+    assert reasons == {
         "not-json": 1,
         "tombstone-without-id": 1,
         "no-id": 1,
@@ -91,25 +91,25 @@ def shows_quality(rig: Rig) -> dict[str, Any]:
         "unknown-class": 1,
         "no-value": 1,
     }
-    assert all(each["first"]["topic"] == f"{rig.name}.labels" for each in found["labels_refused"])
-    told = rig.run("scorer", "labels", "scorer.yaml").stdout
-    assert "1.0.0" in told
-    assert f"{version['brier']:.5g}" in told
+    assert all(each["first"]["topic"] == f"{rig.name}.labels" for each in report["labels_refused"])
+    output = rig.run("scorer", "labels", "scorer.yaml").stdout
+    assert "1.0.0" in output
+    assert f"{version['brier']:.5g}" in output
     drawn = ElementTree.fromstring((rig.folder / "q.svg").read_text())
     assert any("1.0.0: 96 events" in (text.text or "") for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
     return version
 
 
 def checked(rig: Rig, *flags: str, code: int = 0) -> str:
-    """What `scorer check` says of the labels."""
-    found = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)["checks"]
-    (said,) = [each for each in found if each["check"] == "labels"]
-    assert said["ok"] is (code == 0)
-    return str(said["detail"])
+    """Return the detail of the labels in the report of `scorer check`."""
+    checks = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)["checks"]
+    (check,) = [each for each in checks if each["check"] == "labels"]
+    assert check["ok"] is (code == 0)
+    return str(check["detail"])
 
 
 def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
-    rig.run("scorer", "labels", "scorer.yaml", code=1)  # no score, no label: nothing to tell is no success
+    rig.run("scorer", "labels", "scorer.yaml", code=1)  # no score, no label: an empty report is no success
     early = [label(n, "high") for n in range(10) if n % 4] + [label(5_000, "low"), label(5_001, 1)]
     write_labels(rig, early)  # before their events
     assert "9 of the newest 9 labels" in checked(rig)
@@ -117,9 +117,9 @@ def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
     rig.start().ready()
     until(lambda: rig.answered() == COUNT, "all scores")
     write_labels(rig, HOSTILE)
-    said = checked(rig, code=1)
-    assert "the unreadable labels: not-finite (2), " in said
-    assert "unknown-class (1)" in said
+    detail = checked(rig, code=1)
+    assert "the unreadable labels: not-finite (2), " in detail
+    assert "unknown-class (1)" in detail
     later = [label(n, true(n) if n % 2 else ("high" if true(n) else "low")) for n in reversed(range(COUNT)) if n % 4]
     write_labels(rig, [*later, *[label(n, true(n)) for n in (1, 2, 3)]])
     assert "does not exist" in checked(rig, "--set", f"labels.topic={rig.name}.none", code=1)
@@ -141,7 +141,7 @@ def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
     assert "Brier" in rig.run("scorer", "compare", "scorer.yaml", "2.0.0", *limits).stdout
 
 
-def test_without_a_topic_of_labels_the_way_out_is_told(make_rig: MakeRig) -> None:
+def test_without_a_topic_of_labels_the_remedy_is_named(make_rig: MakeRig) -> None:
     rig = make_rig()
     assert "labels: {topic: NAME" in rig.run("scorer", "labels", "scorer.yaml", code=2).stderr
     rig.configure(labels={"topic": f"{rig.name}.nowhere"})

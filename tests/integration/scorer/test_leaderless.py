@@ -21,8 +21,8 @@ ROOM = {"max.message.bytes": "2000000"}  # for dead letters: more than an event'
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with contextlib.closing(Cluster(3, heap_mb=256)) as made:
-        yield made.start()
+    with contextlib.closing(Cluster(3, heap_mb=256)) as started:
+        yield started.start()
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def paused(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
     return f'scorer_partition_paused{{partition="{partition}",topic="{rig.events_topic}"}} 1.0' in scorer.get("/metrics")[1]
 
 
-def goes_on(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
+def continues(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
     return not paused(scorer, rig, partition)
 
 
@@ -99,7 +99,7 @@ def waits(scorer: ScorerProcess) -> bool:
 
 
 @pytest.mark.timeout(600)
-def test_one_without_a_position_is_held_and_the_others_go_on(cluster: Cluster, make: Callable[[str], Rig]) -> None:
+def test_a_partition_without_a_position_is_held_and_the_others_continue(cluster: Cluster, make: Callable[[str], Rig]) -> None:
     rigs = [make(start) for start in ("earliest", "latest")]
     for rig in rigs:
         rig.configure(input={"start": rig.folder.name})
@@ -120,13 +120,13 @@ def test_one_without_a_position_is_held_and_the_others_go_on(cluster: Cluster, m
         write(rig, 20, 2)
     for rig, scorer in running:
         wait_for_answers(rig, 30)
-        until(partial(goes_on, scorer, rig, 2), "the end of the alarm")
+        until(partial(continues, scorer, rig, 2), "the end of the alarm")
         rig.assert_clean(events=30, scored=30)
         assert scorer.stop() == 0
 
 
 @pytest.mark.timeout(600)
-def test_one_that_is_written_to_is_waited_for(cluster: Cluster, make: Callable[[str], Rig]) -> None:
+def test_an_output_partition_is_waited_for(cluster: Cluster, make: Callable[[str], Rig]) -> None:
     scores, letters = make("scores"), make("dead")
     spread(scores, scores.scores_topic)
     spread(letters, letters.dead_topic, **ROOM)

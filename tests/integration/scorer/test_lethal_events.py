@@ -67,7 +67,7 @@ def test_deadly_events_cost_a_death_per_batch_and_their_neighbours_nothing(make_
     assert [scorer.stop() for scorer in running] == [0] * len(running)
 
 
-def test_an_event_on_which_the_process_hangs_is_found(make_rig: MakeRig) -> None:
+def test_an_event_that_hangs_the_process_is_identified(make_rig: MakeRig) -> None:
     """The watchdog ends the worker; the CPU time of its sandbox is limited."""
     rig = lethal(make_rig, partitions=1, model={"deadline_ms": 100})
     rig.emit(with_deadly(3, {1: {"a": ENDLESS}}))
@@ -78,7 +78,7 @@ def test_an_event_on_which_the_process_hangs_is_found(make_rig: MakeRig) -> None
     assert "SIGXCPU" in scorer.said
 
 
-def test_an_event_that_breaks_the_device_is_found_and_no_other_is_blamed(make_rig: MakeRig) -> None:
+def test_only_the_event_that_breaks_the_device_is_dead_lettered(make_rig: MakeRig) -> None:
     """After it every event fails in the same process, be it the worker or its sandbox."""
     rig = lethal(make_rig)
     count = 1_000
@@ -91,7 +91,7 @@ def test_an_event_that_breaks_the_device_is_found_and_no_other_is_blamed(make_ri
     assert (scorer.deaths, scorer.stop()) == (1, 0)
 
 
-def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
+def test_a_kill_by_hand_dead_letters_no_event(make_rig: MakeRig) -> None:
     """A worker with events in flight, then its sandbox, then all processes at once are killed."""
     rig = lethal(make_rig, partitions=1)
     count = 60
@@ -108,22 +108,26 @@ def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
     assert_only_these_died(rig, count, set())
 
 
-def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_found_by_a_scorer_that_lives_on(
+def test_events_that_hang_the_model_exhaust_memory_or_give_nan_are_dead_lettered_without_a_death(
     make_rig: MakeRig,
 ) -> None:
     """score = log(a); b > 0 is a loop of so many rounds, b < 0 asks for so much memory."""
-    bad = {12: ({"b": 1e15}, "inference-failed"), 13: ({"b": -1e15}, "inference-failed"), 25: ({"a": -1.0}, "score-not-finite")}
+    lethal = {
+        12: ({"b": 1e15}, "inference-failed"),
+        13: ({"b": -1e15}, "inference-failed"),
+        25: ({"a": -1.0}, "score-not-finite"),
+    }
     rig = make_rig(model={"deadline_ms": 100})
     signature = {**models.LINEAR, "decision": None}
     rig.push(models.package(rig.folder / "one", models.moody, signature), "1.0.0")
     rig.promote("1.0.0")
     rig.create(1)
-    rig.emit({**event, "a": event["a"] + 1, **bad.get(number, ({}, ""))[0]} for number, event in enumerate(events(40)))
+    rig.emit({**event, "a": event["a"] + 1, **lethal.get(number, ({}, ""))[0]} for number, event in enumerate(events(40)))
     scorer = rig.start().ready()
     until(lambda: rig.answered() == 40, "all answers")
     letters = {json.loads(letter["value"])["id"]: letter["reason"] for letter in rig.dead()}
-    assert letters == {f"e{number}": reason for number, (_, reason) in bad.items()}
-    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(40) if n not in bad)
+    assert letters == {f"e{number}": reason for number, (_, reason) in lethal.items()}
+    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(40) if n not in lethal)
     rig.assert_clean(events=40)
     assert scorer.stop() == 0
 

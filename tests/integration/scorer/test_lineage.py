@@ -95,8 +95,8 @@ def check_deleted_event(rig: Rig) -> None:
     deleted = lineage(rig, place)
     assert (deleted["event"], deleted["answer"]["score"], deleted["move"]["reason"]) == (None, 231.0, "better AUC")
     assert any(place.rpartition("/")[2] in line for line in deleted["not_known"])
-    refused = rig.run("scorer", "lineage", "scorer.yaml", place, "--recompute", code=2)
-    assert "the score cannot be recomputed" in refused.stderr
+    completed = rig.run("scorer", "lineage", "scorer.yaml", place, "--recompute", code=2)
+    assert "the score cannot be recomputed" in completed.stderr
 
 
 def check_unanswered_and_forged(rig: Rig) -> None:

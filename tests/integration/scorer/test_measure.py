@@ -12,9 +12,11 @@ from tests.support import models
 
 
 def bench(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([command("scorer"), "bench", *arguments], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done
+    completed = subprocess.run(
+        [command("scorer"), "bench", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == code, completed.stderr
+    return completed
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +30,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def figures(folder: Path, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(bench(folder, *arguments, "--json").stdout)
-    return found
+    report: dict[str, Any] = json.loads(bench(folder, *arguments, "--json").stdout)
+    return report
 
 
 def test_a_folder_is_measured_by_batch_size_and_shown_as_table_and_picture(folder: Path) -> None:
-    said = bench(folder, "linear", "--set", "batching.max_events=100").stdout
-    assert "events/s" in said
-    assert "█" in said
-    assert "meet the latency target of 20 ms" in said
+    output = bench(folder, "linear", "--set", "batching.max_events=100").stdout
+    assert "events/s" in output
+    assert "█" in output
+    assert "meet the latency target of 20 ms" in output
 
 
-def test_a_version_is_measured_as_the_configuration_says(folder: Path) -> None:
+def test_a_version_is_measured_with_its_configuration(folder: Path) -> None:
     model = {"source": "oci:./registry/other", "buckets": [1, 16, 64], "cache": "./cache"}
     configuration = {
         "name": "any",
@@ -50,19 +52,19 @@ def test_a_version_is_measured_as_the_configuration_says(folder: Path) -> None:
         "batching": {"max_events": 64, "latency_target_ms": 7},
     }
     (folder / "scorer.yaml").write_text(json.dumps(configuration))
-    found = figures(folder, "oci:./registry/linear:1.0.0", "--config", "scorer.yaml")
-    assert (found["version"], found["device"], found["buckets"]) == ("linear:1.0.0", "cpu", [1, 16, 64])
-    assert found["latency_target"] == 0.007
-    sizes = [point["size"] for point in found["points"]]
+    report = figures(folder, "oci:./registry/linear:1.0.0", "--config", "scorer.yaml")
+    assert (report["version"], report["device"], report["buckets"]) == ("linear:1.0.0", "cpu", [1, 16, 64])
+    assert report["latency_target"] == 0.007
+    sizes = [point["size"] for point in report["points"]]
     assert (sizes[0], sizes[-1]) == (1, 64)
-    assert set(found["worthwhile"]) <= set(sizes)
-    assert all(point["model"] > 0 and point["loop"] > 0 for point in found["points"])
-    assert found["fixed"] >= 0
-    assert found["events_per_second"] == max(point["size"] / point["loop"] for point in found["points"])
+    assert set(report["worthwhile"]) <= set(sizes)
+    assert all(point["model"] > 0 and point["loop"] > 0 for point in report["points"])
+    assert report["fixed"] >= 0
+    assert report["events_per_second"] == max(point["size"] / point["loop"] for point in report["points"])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["oci:./registry/linear"], 2, "has no version"),
         (["nowhere"], 2, "neither oci:FOLDER nor HOST/PATH"),
@@ -70,5 +72,5 @@ def test_a_version_is_measured_as_the_configuration_says(folder: Path) -> None:
         (["linear", "--set", "model.device=tensorrt"], 2, "TensorrtExecutionProvider"),
     ],
 )
-def test_what_cannot_be_measured_is_named(folder: Path, arguments: list[str], code: int, said: str) -> None:
-    assert said in bench(folder, *arguments, code=code).stderr
+def test_invalid_measurements_are_named(folder: Path, arguments: list[str], code: int, message: str) -> None:
+    assert message in bench(folder, *arguments, code=code).stderr

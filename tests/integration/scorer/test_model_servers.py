@@ -15,14 +15,14 @@ class TestMLServer(UnderLoad):
         self, rig: Rig, server: ModelServer, tmp_path: Path
     ) -> None:
         with behind_tls(server.address, tmp_path) as (address, files):
-            own = {"certificate_file": str(files.client.certificate), "key_file": str(files.client.key)}
+            client_identity = {"certificate_file": str(files.client.certificate), "key_file": str(files.client.key)}
             tls = {"enabled": True, "ca_file": str(files.ca)}
             rig.configure(model={"endpoints": [address], "load_seconds": 1, "server_tls": tls})
             assert "no server has the version" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
-            rig.configure(model={"server_tls": {**tls, **own, "ca_file": str(files.foreign_ca)}})
+            rig.configure(model={"server_tls": {**tls, **client_identity, "ca_file": str(files.foreign_ca)}})
             assert "CERTIFICATE_VERIFY_FAILED" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
 
-            rig.configure(model={"load_seconds": 60, "server_tls": {**tls, **own}})
+            rig.configure(model={"load_seconds": 60, "server_tls": {**tls, **client_identity}})
             scorer = rig.start().ready()
             rig.emit(events(50))
             until(lambda: rig.answered() == 50, "the scores")

@@ -73,9 +73,9 @@ def taken(source: FetchSource, count: int) -> tuple[list[Batch], list[FetchFailu
     def enough() -> bool:
         if source.first(0.2) is not None:
             source.more(3, 0)
-        found = source.finish()
-        failures.extend(found.failures)
-        if (batch := found.batch(set(), "empty")) is not None:
+        columnar = source.finish()
+        failures.extend(columnar.failures)
+        if (batch := columnar.batch(set(), "empty")) is not None:
             batches.append(batch)
         return sum(map(len, batches)) >= count
 
@@ -96,37 +96,37 @@ def columns(batches: list[Batch]) -> list[list[object]]:
 def test_events_are_taken_as_the_client_reads_them(broker: Broker, make_topics: MakeTopics) -> None:
     (topic,) = make_topics("in", partitions=2, config={"message.timestamp.before.max.ms": str(2**63 - 1)})
     write(broker, topic, RECORDS * 3)
-    whole = [TopicPartition(topic, partition, 0) for partition in (0, 1)]
-    found = {}
+    partitions = [TopicPartition(topic, partition, 0) for partition in (0, 1)]
+    rows = {}
     for native in (False, True):
-        with reading(broker, native=native, at=whole) as source:
+        with reading(broker, native=native, at=partitions) as source:
             batches, failures = taken(source, 6 * len(RECORDS))
         assert failures == []
         assert all(isinstance(batch, ColumnarBatch) for batch in batches) is native
-        found[native] = columns(batches)
+        rows[native] = columns(batches)
         assert {epoch for batch in batches for epoch in batch.leader_epochs.values()} == {0}
-    assert found[True] == found[False]
-    assert [row[7] for row in found[True]].count(True) == 6
+    assert rows[True] == rows[False]
+    assert [row[7] for row in rows[True]].count(True) == 6
 
 
-def test_some_partitions_of_what_was_taken_are_left_out(broker: Broker, make_topics: MakeTopics) -> None:
+def test_some_partitions_of_a_fetch_are_skipped(broker: Broker, make_topics: MakeTopics) -> None:
     (topic,) = make_topics("in", partitions=2, config={"message.timestamp.before.max.ms": str(2**63 - 1)})
     write(broker, topic, RECORDS)
-    kept: list[Batch] = []
+    batches: list[Batch] = []
     with reading(broker, native=True, at=[TopicPartition(topic, partition, 0) for partition in (0, 1)]) as source:
 
         def all_of_one() -> bool:
             if source.first(0.2) is not None:
                 source.more(100, 0)
             if (batch := source.finish().batch({(topic, 1)}, "events")) is not None:
-                kept.append(batch)
-            return sum(map(len, kept)) == len(RECORDS)
+                batches.append(batch)
+            return sum(map(len, batches)) == len(RECORDS)
 
         until(all_of_one, "the events of one partition")
-    assert {place for batch in kept for place in batch.places} == {(topic, 0)}
-    assert [value for batch in kept for value in batch.values] == [record.value for record in RECORDS]
-    assert kept[-1].leader_epochs == {(topic, 0): 0}
-    assert [row for batch in kept for row in batch.unread if batch.values[row] == b"unreadable"] != []
+    assert {place for batch in batches for place in batch.places} == {(topic, 0)}
+    assert [value for batch in batches for value in batch.values] == [record.value for record in RECORDS]
+    assert batches[-1].leader_epochs == {(topic, 0): 0}
+    assert [row for batch in batches for row in batch.unread if batch.values[row] == b"unreadable"] != []
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -141,7 +141,7 @@ def test_a_fetch_discards_the_events_of_an_interrupted_one(broker: Broker, make_
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_what_comes_while_there_is_time_belongs_to_the_batch(broker: Broker, make_topics: MakeTopics, native: bool) -> None:
+def test_events_that_arrive_in_time_belong_to_the_batch(broker: Broker, make_topics: MakeTopics, native: bool) -> None:
     (topic,) = make_topics("in", partitions=2)
     write(broker, topic, RECORDS[:1])
     later = threading.Timer(0.2, write, (broker, topic, RECORDS[1:2]))
@@ -193,9 +193,9 @@ def packed(topic: str, producer_count: int) -> ColumnarRecords:
     bounds = np.cumsum([0, *map(len, names)]).astype(np.int64)
     texts = ByteColumn(np.frombuffer(b"".join(names), np.uint8), bounds[:-1], bounds[1:], np.arange(producer_count) % 4 == 1)
     numbers = np.array([0, -1, 2**63 - 1, -(2**63)] * (producer_count // 4), np.int64)
-    which = np.arange(producer_count, dtype=np.int32) % 2
-    pieces = [constant(b"<", producer_count), RecordPiece(texts), chosen([b"", b"odd"], which), RecordPiece(numbers=numbers)]
-    return ColumnarRecords(native, topic, pieces, which, np.full(producer_count, NOW, np.int64), texts)
+    choices = np.arange(producer_count, dtype=np.int32) % 2
+    pieces = [constant(b"<", producer_count), RecordPiece(texts), chosen([b"", b"odd"], choices), RecordPiece(numbers=numbers)]
+    return ColumnarRecords(native, topic, pieces, choices, np.full(producer_count, NOW, np.int64), texts)
 
 
 def written(producer: HandledProducer, records: ColumnarRecords) -> None:
@@ -212,13 +212,13 @@ def test_records_are_written_as_the_client_writes_them(broker: Broker, make_topi
         assert isinstance(producer, HandledProducer)
         assert producer.handle
         written(producer, packed(topic, 400))
-    wanted = list(packed(topic, 400))
-    found: list[Record] = [
+    expected = list(packed(topic, 400))
+    records: list[Record] = [
         (m.topic() or "", m.value(), m.key(), m.partition() or 0, m.timestamp()[1], None)
         for m in auditor.read(broker.bootstrap_servers, topic)
     ]
-    assert wanted[1][1:3] == (b"<odd-1", None)
-    assert wanted[2][1] == b"<ccc9223372036854775807"
+    assert expected[1][1:3] == (b"<odd-1", None)
+    assert expected[2][1] == b"<ccc9223372036854775807"
     for partition in (0, 1):
-        of_both = [record for record in wanted if record[3] == partition] * 2
-        assert [record for record in found if record[3] == partition] == of_both
+        of_both = [record for record in expected if record[3] == partition] * 2
+        assert [record for record in records if record[3] == partition] == of_both

@@ -26,9 +26,9 @@ GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with contextlib.closing(Cluster(1, properties=FORGETFUL, apart=False)) as made:
-        settle(admin(made.start().bootstrap_servers).create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]))
-        yield made
+    with contextlib.closing(Cluster(1, properties=FORGETFUL, apart=False)) as started:
+        settle(admin(started.start().bootstrap_servers).create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]))
+        yield started
 
 
 def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:
@@ -37,7 +37,7 @@ def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:
 
 
 def producer(cluster: Cluster, timeout_ms: int) -> Producer:
-    made = Producer(
+    transactional = Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "transactional.id": "scorers/scorer/r1/0",
@@ -45,8 +45,8 @@ def producer(cluster: Cluster, timeout_ms: int) -> Producer:
             "error_cb": lambda _: None,
         }
     )
-    made.init_transactions(60)
-    return made
+    transactional.init_transactions(60)
+    return transactional
 
 
 def member(cluster: Cluster) -> Consumer:
@@ -67,7 +67,7 @@ def write(writing: Producer, consumer: Consumer, *, position: int, record: bool 
 
 
 class Enough(Exception):
-    """Ends a wait that would go on."""
+    """Ends a wait that would continue."""
 
 
 def alarmed(
@@ -94,12 +94,12 @@ def after_one_is_forgotten(cluster: Cluster, caplog: pytest.LogCaptureFixture) -
     """Kill the broker in a transaction until it forgets to end one, which a busy machine's broker does not always do. The
     next producer of the id, for which the broker says that everything is decided, and a member of the group."""
     for _ in range(TRIES):
-        consumer = member(cluster)  # a new one each time: a broker that comes back late knows the old one no more
+        consumer = member(cluster)  # a new one each time: a broker that returns late no longer knows the old one
         _, begin = consumer.get_watermark_offsets(TopicPartition(WRITTEN, 1), timeout=20)
         where = rf"{WRITTEN}\[1\] from offset {begin} on"
         write(producer(cluster, TIMEOUT_MS), consumer, position=2)
         cluster.nodes[0].kill()
-        forgotten = alarmed(caplog, watch(cluster), where, cluster.nodes[0].start)  # brokers that are away are waited for
+        forgotten = alarmed(caplog, watch(cluster), where, cluster.nodes[0].start)  # unavailable brokers are waited for
         second = producer(cluster, TIMEOUT_MS)
         if forgotten and alarmed(caplog, watch(cluster, -1.9), where):
             return second, consumer
@@ -108,7 +108,7 @@ def after_one_is_forgotten(cluster: Cluster, caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.timeout(900)
-def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(
+def test_a_transaction_that_ends_is_waited_for_and_a_forgotten_one_is_named(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer, first = member(cluster), producer(cluster, LONG_MS)
@@ -136,6 +136,6 @@ def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(
     second.produce(WRITTEN, b"another", partition=1)
     second.send_offsets_to_transaction([TopicPartition(READ, 0, 7)], consumer.consumer_group_metadata(), 10)
     second.commit_transaction(10)
-    found = consumer.committed([TopicPartition(READ, 1)], timeout=20)
-    assert found[0].offset == 2
+    committed = consumer.committed([TopicPartition(READ, 1)], timeout=20)
+    assert committed[0].offset == 2
     consumer.close()

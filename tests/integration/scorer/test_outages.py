@@ -1,4 +1,4 @@
-"""What is away is waited for in the process: alive, not ready, saying why; then everything is answered once."""
+"""A scorer waits for unavailable dependencies: alive, not ready, with the reason; then each event is answered once."""
 
 import contextlib
 import json
@@ -18,17 +18,19 @@ from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, command, e
 from tests.integration.scorer.schema_registry import OneSchema
 
 
-def waits_for(scorer: ScorerProcess, what: str) -> None:
-    until(lambda: scorer.get("/readyz")[0] == 503 and f"{what}: " in scorer.get("/readyz")[1], f"the wait for {what}")
+def waits_for(scorer: ScorerProcess, dependency: str) -> None:
+    until(
+        lambda: scorer.get("/readyz")[0] == 503 and f"{dependency}: " in scorer.get("/readyz")[1], f"the wait for {dependency}"
+    )
     assert scorer.get("/livez")[0] == 200
-    assert f'scorer_away{{what="{what}"}} 1.0' in scorer.get("/metrics")[1]
+    assert f'scorer_away{{what="{dependency}"}} 1.0' in scorer.get("/metrics")[1]
     assert scorer.process.poll() is None
 
 
-def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(make_rig: MakeRig) -> None:
+def test_a_start_waits_for_brokers_and_the_model_registry_and_can_be_stopped(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
-    registry, away = rig.folder / "registry", rig.folder / "registry-away"
-    registry.rename(away)
+    registry, moved = rig.folder / "registry", rig.folder / "registry-away"
+    registry.rename(moved)
     door = Proxies(1)
     readable = ("--set", "log.format=text", "--set", "log.level=debug")
     scorer, stopped = (
@@ -37,9 +39,9 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(m
     )
     waits_for(scorer, "brokers")
     waits_for(stopped, "brokers")
-    told = [line for line in stopped.said.splitlines() if "no Kafka broker answers" in line]
-    assert len(told) == 1
-    assert "check kafka.bootstrap_servers" in told[0]
+    messages = [line for line in stopped.said.splitlines() if "no Kafka broker answers" in line]
+    assert len(messages) == 1
+    assert "check kafka.bootstrap_servers" in messages[0]
     assert stopped.stop() == 0
 
     door.connect([int(rig.bootstrap_servers.rpartition(":")[2])])
@@ -48,7 +50,7 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(m
     (row,) = rig.fleet()
     assert row["waiting"].startswith("model-registry: ")
     assert "a: waiting: model-registry: " in rig.run("scorer", "status", "scorer.yaml", "--wide").stdout
-    away.rename(registry)
+    moved.rename(registry)
     scorer.ready()
     rig.emit(events(20))
     until(lambda: rig.answered() == 20, "the scores")
@@ -94,7 +96,7 @@ def test_brokers_that_are_killed_and_come_back_cost_nothing_but_time(
             assert scorer.stop() == 0
 
 
-def test_emit_that_loses_its_broker_counts_what_is_uncertain_and_a_second_signal_ends_the_wait(
+def test_emit_that_loses_its_broker_counts_uncertain_events_and_a_second_signal_ends_the_wait(
     brittle: EmbeddedBroker, tmp_path: Path, unique: str
 ) -> None:
     with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique)) as rig:
@@ -123,15 +125,15 @@ def test_emit_that_loses_its_broker_counts_what_is_uncertain_and_a_second_signal
                         emitting.wait(1)
             finally:
                 brittle.resume()
-            counts, said = json.loads(emitting.stdout.read()), emitting.stderr.read().decode()
+            counts, message = json.loads(emitting.stdout.read()), emitting.stderr.read().decode()
         assert (emitting.returncode, counts["written"], counts["skip"], counts["repeated"]) == (143, 30, 30, 0)
         assert counts["uncertain"] + counts["rejected"] <= 10
-        assert "interrupted: 30 events were written" in said
+        assert "interrupted: 30 events were written" in message
         assert rig.emit(events(1, start=40)) == 1
         assert 31 <= sum(rig.ends().values()) <= 31 + counts["uncertain"]
 
 
-def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
+def test_another_consumer_joins_a_group_that_the_broker_has_forgotten(
     brittle: EmbeddedBroker, tmp_path: Path, unique: str
 ) -> None:
     """As after some restarts of a broker (GROUP_ID_NOT_FOUND): that consumer will never be a member again."""
@@ -150,7 +152,7 @@ def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_topic_that_is_made_again_after_its_leaders_changed_is_read(
+def test_a_topic_that_is_recreated_after_its_leaders_changed_is_read(
     brittle: EmbeddedBroker, tmp_path: Path, unique: str, protocol: str
 ) -> None:
     """Its leader epochs are lower than those of the old one."""
@@ -170,15 +172,15 @@ def test_a_topic_that_is_made_again_after_its_leaders_changed_is_read(
 
 
 def test_brokers_that_come_back_at_other_addresses_are_found(tmp_path: Path, unique: str) -> None:
-    """As after a move to other machines: only what the bootstrap servers tell is right any more."""
+    """As after a move to other machines: only the addresses from the bootstrap servers are still right."""
     doors, listens = Proxies(3), free_ports()[0]
     bootstrap, first, second = doors.ports
 
     def listeners(ports: tuple[int, int]) -> dict[str, str]:
-        own = f"PLAINTEXT://{HOST}:{ports[0]}"
+        listener = f"PLAINTEXT://{HOST}:{ports[0]}"
         return {
-            "listeners": f"{own},MOVED://{HOST}:{listens},CONTROLLER://{HOST}:{ports[1]}",
-            "advertised.listeners": f"{own},MOVED://{HOST}:{first}",
+            "listeners": f"{listener},MOVED://{HOST}:{listens},CONTROLLER://{HOST}:{ports[1]}",
+            "advertised.listeners": f"{listener},MOVED://{HOST}:{first}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,MOVED:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "300",
@@ -204,7 +206,7 @@ def test_brokers_that_come_back_at_other_addresses_are_found(tmp_path: Path, uni
             assert scorer.stop() == 0
 
 
-def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(make_rig: MakeRig) -> None:
+def test_an_unavailable_schema_registry_is_waited_for_and_no_event_is_dead_lettered(make_rig: MakeRig) -> None:
     registry = OneSchema()
     extra = {"max.retries": 0, "basic.auth.user.info": "me:secret"}
     rig = make_rig(input={"format": "avro"}, schema_registry={"url": registry.url, "extra": extra}).stocked()
@@ -226,7 +228,7 @@ def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(m
     assert scorer.said.count("does not answer") == 1
 
 
-def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: MakeRig) -> None:
+def test_a_partition_that_is_out_of_range_waits_and_the_others_continue(make_rig: MakeRig) -> None:
     rig = make_rig().stocked(2)
     rig.emit(events(40))
     rig.start().ready()
@@ -243,9 +245,9 @@ def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: M
     )
     rig.emit(events(100, start=40))
     until(lambda: rig.answered() >= 40 + behind(rig, 1, before), "the other partition's scores")
-    told = [line for line in scorer.said.splitlines() if "the position of the group is" in line]
-    assert len(told) == 1
-    assert f"scorer offsets CONFIG --topic {rig.events_topic} --partition 0 --to earliest" in told[0]
+    messages = [line for line in scorer.said.splitlines() if "the position of the group is" in line]
+    assert len(messages) == 1
+    assert f"scorer offsets CONFIG --topic {rig.events_topic} --partition 0 --to earliest" in messages[0]
     until(lambda: any("the position of the group is" in p["paused"] for p in rig.fleet()[0]["partitions"]), "the status record")
     assert scorer.stop() == 0
 

@@ -1,4 +1,4 @@
-"""What scorers take from a registry and what they refuse, by name, while they go on scoring; and what they keep on disk."""
+"""Versions that scorers load or refuse by name while they continue to score; and the contents of their cache."""
 
 import resource
 from collections.abc import Callable
@@ -77,19 +77,19 @@ REFUSED: dict[str, tuple[Write, dict[str, Any], str]] = {
 }
 
 
-def test_what_must_not_be_loaded_is_refused_by_name_and_the_running_version_goes_on(make_rig: MakeRig) -> None:
+def test_unsafe_versions_are_refused_by_name_and_the_running_version_continues(make_rig: MakeRig) -> None:
     rig = make_rig(model={"op_domains": [], "max_bytes": 100_000}).stocked(versions=2)
     scorer = rig.start().ready()
-    for number, (name, (write, more, reason)) in enumerate(REFUSED.items(), start=1):
-        folder, version = models.package(rig.folder / name, write, **more), f"9.{number}.0"
+    for number, (name, (write, options, reason)) in enumerate(REFUSED.items(), start=1):
+        folder, version = models.package(rig.folder / name, write, **options), f"9.{number}.0"
         if name == "a device":
             rig.push(folder, version, "--device", "cuda")
         else:
             rig.push_unchecked(folder, version)
         rig.promote(version)
         until(lambda number=number: scorer.metric("scorer_versions_refused_total") == number, name)  # type: ignore[misc]
-        (said,) = (line["message"] for line in scorer.lines() if f"{version} is refused" in line["message"])
-        assert reason in said, name
+        (message,) = (line["message"] for line in scorer.lines() if f"{version} is refused" in line["message"])
+        assert reason in message, name
         assert scorer.get("/readyz")[0] == 200
         score(rig, 20, 20 * (number - 1))
     assert {record["version"] for record in rig.scores()} == {"1.0.0"}

@@ -1,4 +1,4 @@
-"""A scorer with a policy, on the real broker: what nobody trusted signed is never loaded, with the registry up and down."""
+"""A scorer with a policy, on the real broker: it loads no version without a trusted signature, with the registry up or down."""
 
 import json
 import shutil
@@ -19,12 +19,12 @@ def policy(rig: Rig, **changes: object) -> None:
 
 
 def sign(rig: Rig, version: str, key: str = "release") -> str:
-    done = rig.run("model-registry", "sign", f"{REPO}:{version}", "--key", f"{key}.key", "--json")
-    digest: str = json.loads(done.stdout)["digest"]
+    completed = rig.run("model-registry", "sign", f"{REPO}:{version}", "--key", f"{key}.key", "--json")
+    digest: str = json.loads(completed.stdout)["digest"]
     return digest
 
 
-def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
+def test_a_scorer_loads_only_versions_that_its_policy_admits(make_rig: MakeRig) -> None:
     rig = make_rig(model={"policy": "./policy.yaml"})
     for name in ("release", "stranger"):
         rig.run("model-registry", "keygen", name)
@@ -68,11 +68,11 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
 
 def attest(rig: Rig, version: str, digest: str, verdict: str = "passed") -> None:
     (rig.folder / "comparison.json").write_text(json.dumps(comparison(digest, verdict)))
-    said = ("--type", "comparison", "--predicate", "comparison.json", "--key", "release.key")
-    rig.run("model-registry", "attest", f"{REPO}:{version}", *said)
+    options = ("--type", "comparison", "--predicate", "comparison.json", "--key", "release.key")
+    rig.run("model-registry", "attest", f"{REPO}:{version}", *options)
 
 
-def test_a_scorer_loads_only_what_passed_a_comparison_where_its_policy_asks_for_that(make_rig: MakeRig) -> None:
+def test_a_scorer_loads_only_versions_with_a_passed_comparison_if_its_policy_requires_one(make_rig: MakeRig) -> None:
     rig = make_rig(model={"policy": "./policy.yaml"})
     rig.run("model-registry", "keygen", "release")
     for version, factor in (("1.0.0", 2.0), ("2.0.0", 3.0)):

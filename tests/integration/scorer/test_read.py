@@ -86,8 +86,8 @@ def test_scores_of_a_time_range_in_every_format(rig: Rig) -> None:
     assert cells["e7"]["event_time"] == "2025-03-01T12:00:00.000+00:00"
     assert (cells["late"]["score"], cells["late"]["status"]) == ("", "expired")
 
-    said = rig.run("scorer", "read", "scorer.yaml", "--output", "scores.parquet").stderr
-    assert f"{2 * COUNT + 1} scores written to scores.parquet" in said
+    message = rig.run("scorer", "read", "scorer.yaml", "--output", "scores.parquet").stderr
+    assert f"{2 * COUNT + 1} scores written to scores.parquet" in message
     table = parquet.read_table(rig.folder / "scores.parquet")
     types = {field.name: field.type for field in table.schema}
     assert types["score"] == pyarrow.float64()
@@ -123,8 +123,8 @@ def test_labels_beside_their_scores(rig: Rig) -> None:
     classes = ("--set", "labels.classes=[low, high]")
     rows = {row["id"]: row["label"] for row in lines(rig, "--labels", *classes)}
     assert {id_: label for id_, label in rows.items() if label is not None} == {"e1": "high", "e2": "low", "e5": "high"}
-    written = rig.run("scorer", "read", "scorer.yaml", "--labels", "--output", "labels.parquet")
-    assert "1 labels are not used: not-json" in written.stderr
+    completed = rig.run("scorer", "read", "scorer.yaml", "--labels", "--output", "labels.parquet")
+    assert "1 labels are not used: not-json" in completed.stderr
     assert set(parquet.read_table(rig.folder / "labels.parquet").column("label").to_pylist()) == {None, "1", "0", "high"}
     assert (
         "labels: {topic: NAME"
@@ -160,9 +160,9 @@ def test_scores_of_different_forms_are_read_as_text(make_rig: MakeRig) -> None:
     rig.emit(events(5, start=5))
     until(lambda: rig.answered() == 10, "the vectors")
     produce(rig, rig.scores_topic, [(None, b"{"), (None, None)])
-    said = rig.run("scorer", "read", "scorer.yaml", "--output", "s.parquet", code=2).stderr
-    assert "no common type" in said
-    assert "--score-text" in said
+    message = rig.run("scorer", "read", "scorer.yaml", "--output", "s.parquet", code=2).stderr
+    assert "no common type" in message
+    assert "--score-text" in message
     assert not (rig.folder / "s.parquet").exists()
     rig.run("scorer", "read", "scorer.yaml", "--output", "s.parquet", "--score-text")
     texts = parquet.read_table(rig.folder / "s.parquet").column("score").to_pylist()
@@ -177,7 +177,7 @@ def test_scores_of_different_forms_are_read_as_text(make_rig: MakeRig) -> None:
     assert sum(len(batch) for batch in table) == 10
 
 
-def test_what_cannot_be_read_is_named(make_rig: MakeRig) -> None:
+def test_read_errors_are_named(make_rig: MakeRig) -> None:
     rig = make_rig()
     assert "no topic" in rig.run("scorer", "read", "scorer.yaml", code=2).stderr
     assert "1y" in rig.run("scorer", "read", "scorer.yaml", "--since", "1y", code=2).stderr
@@ -185,5 +185,5 @@ def test_what_cannot_be_read_is_named(make_rig: MakeRig) -> None:
     rig.make_topic(rig.scores_topic, 1)
     produce(rig, rig.scores_topic, [(None, b"no score")])
     assert "none is a readable score" in rig.run("scorer", "read", "scorer.yaml", code=2).stderr
-    said = rig.run("scorer", "read", "scorer.yaml", "--output", "nowhere/s.csv", code=2).stderr
-    assert "nowhere/s.csv cannot be written" in said
+    message = rig.run("scorer", "read", "scorer.yaml", "--output", "nowhere/s.csv", code=2).stderr
+    assert "nowhere/s.csv cannot be written" in message

@@ -62,9 +62,9 @@ def test_a_refused_version_and_an_unsigned_move_stop_no_scorer_at_deaths_and_a_s
     until(lambda: shared(rig), "the partitions of both workers")
     rig.emit(events(100))
     for revision, share in ((2, ["--canary", "50%"]), (3, [])):
-        refused = rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", *share, "--wait", "--json", code=3)
-        assert json.loads(refused.stdout)["revision"] == revision
-        assert json.loads(refused.stdout)["rollout"]["outcome"] == "refused"
+        completed = rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", *share, "--wait", "--json", code=3)
+        assert json.loads(completed.stdout)["revision"] == revision
+        assert json.loads(completed.stdout)["rollout"]["outcome"] == "refused"
         assert served(rig) == {("1.0.0", 2)}, "the champion of the revision whose candidate is refused"
     kill(rig, workers, 1)
     rig.emit(events(100, start=100))

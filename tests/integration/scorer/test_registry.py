@@ -1,4 +1,4 @@
-"""Versions out of a real registry: pulled, followed, swapped when told, and going on when the registry is gone."""
+"""Versions out of a real registry: pulls, moves at once, and scoring while the registry is unavailable."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.integration.scorer.test_demo import demo
 from tests.support import models
 from tests.support.shared_broker import Broker
 
-TOLD_SECONDS, POLL_SECONDS = 2.0, 6.0
+FLIP_SECONDS, POLL_SECONDS = 2.0, 6.0
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +37,15 @@ def stocked(make_rig: MakeRig, repository: str, flags: tuple[str, ...], **model:
 
 
 @pytest.mark.debian("docker-registry")
-def test_a_scorer_follows_a_registry_when_told_and_goes_on_without_it(make_rig: MakeRig, registry: DockerRegistry) -> None:
-    host = f"127.1:{registry.port}"  # as a name on a network of one's own: nobody knows it for this machine's
+def test_a_scorer_follows_a_registry_at_once_and_continues_without_it(make_rig: MakeRig, registry: DockerRegistry) -> None:
+    host = f"127.1:{registry.port}"  # as a name on a private network: no client treats it as this machine
     repository = f"{host}/team/model"
     rig = stocked(make_rig, repository, ("--plain-http-host", host), plain_http=["other:5000", host])
     scorer = rig.start().ready()
     until(lambda: [len(s["partitions"]) for s in rig.fleet()] == [4], "the partitions")
     rollout = json.loads(rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--wait", "--json").stdout)["rollout"]
     assert rollout["outcome"] == "flipped"
-    assert rollout["seconds"] < TOLD_SECONDS
+    assert rollout["seconds"] < FLIP_SECONDS
     registry.kill()
     rig.run("model-registry", "--plain-http-host", host, "list", repository, code=4)
     rig.emit(events(50))
@@ -64,7 +64,7 @@ def test_a_scorer_follows_a_registry_when_told_and_goes_on_without_it(make_rig: 
 
 
 @pytest.mark.debian("docker-registry")
-def test_a_registry_with_a_certificate_of_its_own_authority(make_rig: MakeRig, tmp_path: Path) -> None:
+def test_a_registry_with_a_certificate_of_a_private_authority(make_rig: MakeRig, tmp_path: Path) -> None:
     tls = tls_for(tmp_path, "localhost")
     with running(DockerRegistry(tmp_path / "secured", tls=tls)) as registry:
         repository = f"{registry.address}/team/model"
@@ -76,23 +76,21 @@ def test_a_registry_with_a_certificate_of_its_own_authority(make_rig: MakeRig, t
 
 
 @pytest.mark.debian("docker-registry")
-def test_the_demo_runs_on_a_registry_and_a_broker_that_are_there_without_a_kill(
-    registry: DockerRegistry, broker: Broker
-) -> None:
+def test_the_demo_runs_on_an_existing_registry_and_broker_without_a_kill(registry: DockerRegistry, broker: Broker) -> None:
     servers = ("--bootstrap-servers", broker.bootstrap_servers, "--registry", registry.address, "--plain-http")
-    done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", *servers, "--json")
-    summary = json.loads(done.stdout)
+    completed = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", *servers, "--json")
+    summary = json.loads(completed.stdout)
     assert summary["clean"]
     assert summary["kill_pause_ms"] is None
-    assert "kill -9" not in done.stderr
-    assert re.search(r"Open http://127\.0\.0\.1:\d+/ in a browser", done.stderr)
-    assert "$ model-registry --plain-http push" in done.stderr
-    assert f"{registry.address}/flight-delay:2.0.0" in done.stderr
+    assert "kill -9" not in completed.stderr
+    assert re.search(r"Open http://127\.0\.0\.1:\d+/ in a browser", completed.stderr)
+    assert "$ model-registry --plain-http push" in completed.stderr
+    assert f"{registry.address}/flight-delay:2.0.0" in completed.stderr
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert not [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith("demo-")]
 
 
-def test_what_no_registry_can_be_reached_with_is_named(make_rig: MakeRig) -> None:
+def test_settings_that_reach_no_registry_are_named(make_rig: MakeRig) -> None:
     for setting, value, named in (("plain_http", True, "plain HTTP"), ("ca_file", "nowhere.pem", "nowhere.pem")):
         rig = make_rig(model={"source": "registry.example.com/team/model", setting: value})
         checks = json.loads(rig.run("scorer", "check", "scorer.yaml", "--create", "--json", code=1).stdout)["checks"]

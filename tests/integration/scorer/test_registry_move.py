@@ -65,6 +65,6 @@ def test_a_recreated_channel_is_reported_without_a_wait_and_without_regressions(
     rig.assert_audited(events=1200, scored=1200, version_regressions=0)
 
     rig.configure(model={"source": "oci:./registry/model"})
-    shown = json.loads(rig.run("scorer", "lineage", "scorer.yaml", "e400", "--json").stdout)
-    assert (shown["cut_over"]["revision"], shown["move"]) == (1, None)
-    assert [reason for reason in shown["not_known"] if "revision 1 belongs to another history of channel prod" in reason]
+    lineage = json.loads(rig.run("scorer", "lineage", "scorer.yaml", "e400", "--json").stdout)
+    assert (lineage["cut_over"]["revision"], lineage["move"]) == (1, None)
+    assert [reason for reason in lineage["not_known"] if "revision 1 belongs to another history of channel prod" in reason]

@@ -30,8 +30,8 @@ def broken(make_rig: MakeRig, incomplete: int, **overrides: object) -> Rig:
 
 
 def replay(rig: Rig, *flags: str, code: int = 0) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(rig.run("scorer", "replay", "scorer.yaml", "--json", *flags, code=code).stdout)
-    return said
+    report: dict[str, Any] = json.loads(rig.run("scorer", "replay", "scorer.yaml", "--json", *flags, code=code).stdout)
+    return report
 
 
 def mended(rig: Rig) -> None:
@@ -57,8 +57,8 @@ def test_dead_letters_are_replayed_once_and_scored_with_the_id_they_had(make_rig
     assert replay(rig, "--reason", "oversize")["not_selected"] == 44
     assert replay(rig, "--to", "2020-01-01")["not_selected"] == 44
     assert inputs(rig) == 44
-    done = replay(rig, "--reason", "missing-field", "--from", "2020-01-01", "--rate", "1000")
-    assert (done["replayed"], done["not_selected"], done["unfit"]) == (42, 2, 0)
+    report = replay(rig, "--reason", "missing-field", "--from", "2020-01-01", "--rate", "1000")
+    assert (report["replayed"], report["not_selected"], report["unfit"]) == (42, 2, 0)
     until(lambda: len(rig.scores()) == 42, "the scores")
     assert {record["id"] for record in rig.scores()} == {f"e{n}" for n in range(40)} | {"named", unnamed}
     again = replay(rig, "--reason", "missing-field")
@@ -100,7 +100,7 @@ def assert_each_once(rig: Rig, count: int) -> None:
 
 
 @pytest.mark.parametrize("end", ["killed", "overtaken", "stopped"])
-def test_a_replay_goes_on_where_one_was_that_ended_or_still_runs(make_rig: MakeRig, end: str) -> None:
+def test_a_replay_continues_an_ended_or_running_replay(make_rig: MakeRig, end: str) -> None:
     rig = broken(make_rig, 300)
     mended(rig)
     first = Program([command("scorer"), "replay", str(rig.path), "--rate", "20"], rig.folder / "said")
@@ -109,31 +109,31 @@ def test_a_replay_goes_on_where_one_was_that_ended_or_still_runs(make_rig: MakeR
         first.kill()
     if end == "stopped":
         assert first.stop() == 143
-    rest = replay(rig)
+    second = replay(rig)
     if end == "stopped":
-        assert f"interrupted: {rest['replayed_before']} dead letters were replayed" in first.said
+        assert f"interrupted: {second['replayed_before']} dead letters were replayed" in first.said
     if end == "overtaken":
         assert first.wait() == 3
         assert "another replay" in first.said
         assert "dead letters were replayed" in first.said
-    assert rest["replayed"] + rest["replayed_before"] == 300
-    assert 0 < rest["replayed_before"] < 300
+    assert second["replayed"] + second["replayed_before"] == 300
+    assert 0 < second["replayed_before"] < 300
     assert_each_once(rig, 300)
 
 
-def test_what_cannot_be_replayed_is_told_and_the_audit_counts_what_the_settings_name(make_rig: MakeRig) -> None:
+def test_impossible_replays_are_reported_and_the_audit_counts_the_configured_topics(make_rig: MakeRig) -> None:
     rig = broken(make_rig, 1)
-    said = rig.run("scorer", "replay", "scorer.yaml", "--reason", "oversized", code=2).stderr
-    assert "oversize" in said
+    message = rig.run("scorer", "replay", "scorer.yaml", "--reason", "oversized", code=2).stderr
+    assert "oversize" in message
     assert "is not a valid time" in rig.run("scorer", "replay", "scorer.yaml", "--from", "soon", code=2).stderr
     elsewhere = ("--set", f"dead_letter.topic={rig.name}.nowhere")
     assert "check CONFIG --create" in rig.run("scorer", "replay", "scorer.yaml", *elsewhere, code=2).stderr
     others = f"{rig.name}.others"
     rig.make_topic(others, 1)
     foreign = ("--set", f"input.topics=[{others}]")
-    told = replay(rig, *foreign)
-    assert (told["replayed"], told["unfit"]) == (0, 1)
-    assert "not an input topic" in told["unfit_examples"][0]
+    report = replay(rig, *foreign)
+    assert (report["replayed"], report["unfit"]) == (0, 1)
+    assert "not an input topic" in report["unfit_examples"][0]
     assert "missing-field" in rig.run("scorer", "replay", "scorer.yaml", "--dry-run").stdout
 
     rig.emit(events(30, start=100))
@@ -142,6 +142,6 @@ def test_what_cannot_be_replayed_is_told_and_the_audit_counts_what_the_settings_
     assert json.loads(rig.run("scorer", "audit", "scorer.yaml", "--to", "2020-01-01", "--json").stdout)["events"] == 0
     assert "is not before" in rig.run("scorer", "audit", "scorer.yaml", "--from", "2", "--to", "1", code=2).stderr
     rig.run("scorer", "emit", "scorer.yaml", "--topic", rig.scores_topic, stdin=json.dumps(rig.scores()[0]).encode())
-    found = rig.run("scorer", "audit", "scorer.yaml", code=1)
-    assert "not clean: duplicates 1" in found.stderr
-    assert "duplicates" in found.stdout
+    audit = rig.run("scorer", "audit", "scorer.yaml", code=1)
+    assert "not clean: duplicates 1" in audit.stderr
+    assert "duplicates" in audit.stdout

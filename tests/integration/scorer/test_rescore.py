@@ -44,18 +44,18 @@ def assert_each_once(rig: Rig, digest: str, count: int) -> None:
         if (record := json.loads(m.value() or b""))["digest"] == digest
     }
     assert len(wrong) == count
-    found = corrections(rig)
-    named = [dict(m.headers() or ())["corrects"].decode() for m in found]  # type: ignore[union-attr]
+    messages = corrections(rig)
+    named = [dict(m.headers() or ())["corrects"].decode() for m in messages]  # type: ignore[union-attr]
     assert Counter(named) == Counter(wrong.keys())
-    for name, message in zip(named, found, strict=True):
+    for name, message in zip(named, messages, strict=True):
         (first, before), after = wrong[name], json.loads(message.value() or b"")
         assert (message.key(), message.timestamp(), message.partition()) == (first.key(), first.timestamp(), first.partition())
         assert {n: after[n] for n in ("id", "source", "event_ms")} == {n: before[n] for n in ("id", "source", "event_ms")}
         assert (after["version"], after["score"], after["status"]) == ("2.0.0", 3.0 * int(before["id"][1:]), "scored")
         assert after["scored_ms"] > before["scored_ms"]
     for number in range(3):
-        mine = [int(name.rpartition("/")[2]) for name in named if name.split("/")[2] == str(number)]
-        assert mine == sorted(mine)
+        offsets = [int(name.rpartition("/")[2]) for name in named if name.split("/")[2] == str(number)]
+        assert offsets == sorted(offsets)
 
 
 def noted(rig: Rig) -> int:
@@ -77,13 +77,13 @@ def test_each_wrong_score_is_corrected_once_through_a_kill_and_a_second_process(
     second = Program([command("scorer"), *arguments], rig.folder / "second")
     before = noted(rig)
     until(lambda: noted(rig) >= before + 6, "another part")
-    rest = rescored(rig, "--digest", digest)
+    report = rescored(rig, "--digest", digest)
     assert second.wait() == 3
     assert "another process has taken over this job" in second.said
     assert "scores were corrected" in second.said
     assert "run it again: the job continues at its position" in second.said
-    assert 0 < rest["run"]["corrected"] < COUNT
-    assert rest["total"]["corrected"] == COUNT
+    assert 0 < report["run"]["corrected"] < COUNT
+    assert report["total"]["corrected"] == COUNT
     assert_each_once(rig, digest, COUNT)
     assert rescored(rig, "--digest", digest)["run"]["selected"] == 0
     assert_each_once(rig, digest, COUNT)
@@ -94,10 +94,10 @@ def test_an_event_that_the_version_refuses_and_another_at_its_place_keep_their_s
     rig, digest = scored(make_rig, 20)
     picky = models.package(rig.folder / "picky", models.moody)
     rig.push(picky, "3.0.0")
-    refused = rescored(rig, "--digest", digest, "--with", "3.0.0", "--job", "picky", code=1)
-    assert refused["total"]["refused"] == {"score-not-finite": 1}  # the logarithm of 0
-    assert refused["total"]["corrected"] == len(corrections(rig)) == 19
-    assert any("the version dead-letters its event: score-not-finite" in line for line in refused["not_corrected"])
+    report = rescored(rig, "--digest", digest, "--with", "3.0.0", "--job", "picky", code=1)
+    assert report["total"]["refused"] == {"score-not-finite": 1}  # the logarithm of 0
+    assert report["total"]["corrected"] == len(corrections(rig)) == 19
+    assert any("the version dead-letters its event: score-not-finite" in line for line in report["not_corrected"])
     rig.make_again(rig.events_topic, 3)
     rig.emit({**event, "id": f"other{number}"} for number, event in enumerate(events(20)))
     other = rescored(rig, "--digest", digest, code=1)
@@ -111,13 +111,13 @@ def test_scores_in_protobuf_are_corrected_in_protobuf(make_rig: MakeRig) -> None
     rig, digest = scored(make_rig, 40, output={"format": "protobuf"})
     assert rescored(rig, "--digest", digest)["total"]["corrected"] == 40
     read = formats.as_json(load(rig.path, []).settings)
-    found = [json.loads(read(message.value() or b"")) for message in corrections(rig)]
-    assert {record["id"]: (record["score"], record["version"]) for record in found} == {
+    records = [json.loads(read(message.value() or b"")) for message in corrections(rig)]
+    assert {record["id"]: (record["score"], record["version"]) for record in records} == {
         f"e{n}": (3.0 * n, "2.0.0") for n in range(40)
     }
 
 
-def test_what_cannot_be_corrected_is_told_and_what_makes_no_sense_is_refused(make_rig: MakeRig) -> None:
+def test_impossible_corrections_are_reported_and_invalid_ones_are_refused(make_rig: MakeRig) -> None:
     rig, digest = scored(make_rig, 30)
     assert rescored(rig, "--digest", digest, "--dry-run")["run"]["corrected"] == 30
     assert rescored(rig, "--digest", digest, "--to", "2020-01-01")["run"]["others"] == 30
@@ -132,7 +132,7 @@ def test_what_cannot_be_corrected_is_told_and_what_makes_no_sense_is_refused(mak
     assert "statuses ['expired']" in rig.run(*run, "--job", "named", code=3).stderr
     rig.delete_records(rig.events_topic)
     assert rescored(rig, "--digest", digest, "--dry-run")["run"]["not_retained"] == 30
-    lost = rescored(rig, "--digest", digest, code=1)
-    assert (lost["total"]["corrected"], lost["total"]["not_retained"]) == (0, 30)
-    assert any("no longer retained" in line for line in lost["not_corrected"])
+    report = rescored(rig, "--digest", digest, code=1)
+    assert (report["total"]["corrected"], report["total"]["not_retained"]) == (0, 30)
+    assert any("no longer retained" in line for line in report["not_corrected"])
     assert corrections(rig) == []

@@ -76,22 +76,22 @@ def rig(make_rig: MakeRig) -> Rig:
     return rig
 
 
-def plan(rig: Rig, candidate: str, steps: list[dict[str, Any]], **more: Any) -> Path:
+def plan(rig: Rig, candidate: str, steps: list[dict[str, Any]], **settings: Any) -> Path:
     path = rig.folder / "plan.yaml"
-    path.write_text(yaml.safe_dump({"candidate": candidate, "steps": steps, "rules": PROMPT, **more}))
+    path.write_text(yaml.safe_dump({"candidate": candidate, "steps": steps, "rules": PROMPT, **settings}))
     return path
 
 
-def begin(rig: Rig, candidate: str, steps: list[dict[str, Any]] = STEPS, **more: Any) -> str:
-    path = plan(rig, candidate, steps, **more)
-    said = rig.run("scorer", "rollout", "start", "scorer.yaml", str(path), "--reason", "a test", "--json").stdout
-    found: str = json.loads(said)["rollout"]
-    return found
+def begin(rig: Rig, candidate: str, steps: list[dict[str, Any]] = STEPS, **settings: Any) -> str:
+    path = plan(rig, candidate, steps, **settings)
+    output = rig.run("scorer", "rollout", "start", "scorer.yaml", str(path), "--reason", "a test", "--json").stdout
+    rollout: str = json.loads(output)["rollout"]
+    return rollout
 
 
 def status(rig: Rig) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(rig.run("scorer", "rollout", "status", "scorer.yaml", "--json").stdout)
-    return found
+    report: dict[str, Any] = json.loads(rig.run("scorer", "rollout", "status", "scorer.yaml", "--json").stdout)
+    return report
 
 
 def ended(rig: Rig, seconds: float = 120.0) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def ended(rig: Rig, seconds: float = 120.0) -> dict[str, Any]:
 
 
 def history(rig: Rig) -> list[dict[str, Any]]:
-    shown = rig.run("model-registry", "history", "oci:./registry/model", "--key", "moves.pub", "--json").stdout
-    moves: list[dict[str, Any]] = json.loads(shown)["moves"]
+    output = rig.run("model-registry", "history", "oci:./registry/model", "--key", "moves.pub", "--json").stdout
+    moves: list[dict[str, Any]] = json.loads(output)["moves"]
     return moves
 
 
@@ -109,10 +109,10 @@ def started(rig: Rig) -> tuple[ScorerProcess, ScorerProcess]:
     return rig.start("a").ready(), start_shadow(rig)
 
 
-def assert_went_all_the_way(rig: Rig, good: dict[str, Any]) -> None:
-    """Each step is told, stands in the channel's history with its evidence, and is decided again the same."""
-    assert good["outcome"] == "completed", good["log"]
-    kinds = [(entry["kind"], entry.get("step", -1)) for entry in good["log"]]
+def assert_was_promoted(rig: Rig, status: dict[str, Any]) -> None:
+    """Each step is recorded with its evidence in the channel's history, and its verification gives the same decision."""
+    assert status["outcome"] == "completed", status["log"]
+    kinds = [(entry["kind"], entry.get("step", -1)) for entry in status["log"]]
     moved = [(kind, step) for step in (1, 2, 3, 3) for kind in ("intended", "moved")]
     assert kinds == [("started", -1), ("compared", 0), *moved, ("ended", 3)]
     roles = [[(role["role"], role["version"], role["weight"], role["pairs"]) for role in m["roles"]] for m in history(rig)]
@@ -125,40 +125,44 @@ def assert_went_all_the_way(rig: Rig, good: dict[str, Any]) -> None:
     ]
     assert [move["evidence"] is not None for move in history(rig)] == [False, True, True, True, True]
     assert [move["signed_by"] for move in history(rig)] == [None, *["moves.pub"] * 4]
-    judged = [entry["seq"] for entry in good["log"] if entry.get("judgement")]
+    judged = [entry["seq"] for entry in status["log"] if entry.get("judgement")]
     assert len(judged) == 3
     for seq in judged:
-        said = json.loads(rig.run("scorer", "rollout", "verify", "scorer.yaml", str(seq), "--json").stdout)
-        assert (said["same"], said["pairs"] >= 3_000, said["evidence"] is not None) == (True, True, True), said
+        verification = json.loads(rig.run("scorer", "rollout", "verify", "scorer.yaml", str(seq), "--json").stdout)
+        assert (verification["same"], verification["pairs"] >= 3_000, verification["evidence"] is not None) == (
+            True,
+            True,
+            True,
+        ), verification
 
 
-def assert_came_back(rig: Rig, bad: dict[str, Any]) -> None:
-    assert bad["outcome"] == "rolled back", bad["log"]
+def assert_was_rolled_back(rig: Rig, status: dict[str, Any]) -> None:
+    assert status["outcome"] == "rolled back", status["log"]
     newest = history(rig)[-1]
     assert (newest["to_version"], newest["roles"], newest["restores"]) == ("2.0.0", [], 5)
-    decided = next(entry for entry in bad["log"] if entry["kind"] == "intended" and entry["verdict"] == "roll back")
+    decided = next(entry for entry in status["log"] if entry["kind"] == "intended" and entry["verdict"] == "roll back")
     assert decided["why"][0].startswith("flips: ")
-    said = json.loads(rig.run("scorer", "rollout", "verify", "scorer.yaml", str(decided["seq"]), "--json").stdout)
-    assert said["same"], said
+    verification = json.loads(rig.run("scorer", "rollout", "verify", "scorer.yaml", str(decided["seq"]), "--json").stdout)
+    assert verification["same"], verification
 
 
-def test_a_good_candidate_goes_all_the_way_and_a_bad_one_comes_back(rig: Rig) -> None:
+def test_a_good_candidate_is_promoted_and_a_bad_one_is_rolled_back(rig: Rig) -> None:
     scorers = started(rig)
     controller = Controller(rig).ready()
     with flowing(rig) as written:
         begin(rig, "2.0.0", [{"compare": {"last": "1h"}}, *STEPS])
-        good = ended(rig)
-        assert_went_all_the_way(rig, good)
+        promoted = ended(rig)
+        assert_was_promoted(rig, promoted)
         begin(rig, "3.0.0")
-        bad = ended(rig)
-        assert_came_back(rig, bad)
+        rolled_back = ended(rig)
+        assert_was_rolled_back(rig, rolled_back)
         decided_on = [
             controller.metric(f'scorer_rollout_decisions_total{{verdict="{name}"}}') for name in ("completed", "rolled back")
         ]
         assert (decided_on, controller.metric("scorer_rollout_leader")) == ([1, 1], 1)
-        shown = rig.run("scorer", "rollout", "status", "scorer.yaml").stdout
-        assert "rolled back" in shown
-        assert "flips" in shown
+        output = rig.run("scorer", "rollout", "status", "scorer.yaml").stdout
+        assert "rolled back" in output
+        assert "flips" in output
     until(lambda: rig.answered() == written[0], "the answers")
     rig.assert_clean(events=written[0], misassigned=0, version_regressions=0)
     assert [process.stop() for process in (*scorers, controller)] == [0, 0, 0]
@@ -183,13 +187,13 @@ def versions(rig: Rig) -> list[tuple[str, str]]:
 
 
 def assert_bad_plans_are_refused(rig: Rig) -> None:
-    bad = rig.folder / "bad.yaml"
-    bad.write_text("candidate: 1.0.0\nsteps: [{promote: true}]\n")
-    assert "1.0.0 is the champion already" in commands(rig, "start", str(bad), code=3)
-    bad.write_text("candidate: 9.0.0\nsteps: [{promote: true}]\n")
-    assert "9.0.0" in commands(rig, "start", str(bad), code=3)
-    bad.write_text("candidate: 2.0.0\nsteps: [{dance: true}]\n")
-    assert "steps.0.dance" in commands(rig, "start", str(bad), code=2)
+    path = rig.folder / "bad.yaml"
+    path.write_text("candidate: 1.0.0\nsteps: [{promote: true}]\n")
+    assert "1.0.0 is the champion already" in commands(rig, "start", str(path), code=3)
+    path.write_text("candidate: 9.0.0\nsteps: [{promote: true}]\n")
+    assert "9.0.0" in commands(rig, "start", str(path), code=3)
+    path.write_text("candidate: 2.0.0\nsteps: [{dance: true}]\n")
+    assert "steps.0.dance" in commands(rig, "start", str(path), code=2)
 
 
 def test_people_have_the_last_word(rig: Rig) -> None:
@@ -245,10 +249,10 @@ def test_another_controller_takes_over_and_a_step_needs_none(rig: Rig, protocol:
     second = Controller(rig, "two").ready()
     begin(rig, "2.0.0", [{"canary": "30%"}, {"promote": True}])
     waits(rig, "no pairs")
-    told = [
+    metrics = [
         [each.metric(f"scorer_rollout_{name}") for name in ("leader", "running", "step", "steps")] for each in (first, second)
     ]
-    assert told == [[1, 1, 1, 2], [0, 0, 0, 0]]
+    assert metrics == [[1, 1, 1, 2], [0, 0, 0, 0]]
     first.kill()
     until(lambda: status(rig)["state"]["controller"].endswith(".two"), "the second to act")
     assert "a controller is running" in commands(rig, "step", code=3)
@@ -261,7 +265,7 @@ def test_another_controller_takes_over_and_a_step_needs_none(rig: Rig, protocol:
     assert "no rollout is running" in commands(rig, "step")
 
 
-def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig: Rig) -> None:
+def test_unreadable_records_stop_neither_the_controller_nor_people(rig: Rig) -> None:
     rig.start("a").ready()
     controller = Controller(rig).ready()
     begin(rig, "2.0.0", [{"canary": "30%"}, {"promote": True}])
@@ -277,8 +281,8 @@ def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig:
     assert controller.stop() == 0
 
 
-def test_a_candidate_that_kills_scorers_is_taken_back(make_rig: MakeRig) -> None:
-    """At the second death with it in hand scorers refuse it; nothing is lost, and nothing that it did not touch is blamed."""
+def test_a_candidate_that_kills_scorers_is_rolled_back(make_rig: MakeRig) -> None:
+    """Scorers refuse it at the second death with it in flight; no event is lost or wrongly dead-lettered."""
     rig = lethal(make_rig, partitions=1)
     rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
     scorer, controller = rig.start("a").ready(), Controller(rig).ready()
@@ -289,9 +293,9 @@ def test_a_candidate_that_kills_scorers_is_taken_back(make_rig: MakeRig) -> None
     until(lambda: LOADING in scorer.said, "the end of the examination")
     until(lambda: "canary" in rig.fleet()[0]["versions"], "the candidate in the process")
     rig.emit({**event, "a": KILLS_CANDIDATE} for event in events(20, start=20))
-    found = ended(rig)
+    status = ended(rig)
     until(lambda: rig.answered() == 40, "the answers")
-    assert found["outcome"] == "rolled back"
-    assert " refuses 2.0.0: " in found["log"][-1]["why"][0]
+    assert status["outcome"] == "rolled back"
+    assert " refuses 2.0.0: " in status["log"][-1]["why"][0]
     rig.assert_clean(events=40, scored=40)
     assert [process.stop() for process in (scorer, controller)] == [0, 0]

@@ -33,12 +33,12 @@ def roles(rig: Rig, topic: str) -> dict[str, tuple[Any, str]]:
     values = [message.value() or b"" for message in auditor.read(rig.bootstrap_servers, topic)]
     if rig.configuration["output"]["format"] == "avro":
         read = AvroDeserializer(SchemaRegistryClient({"url": rig.configuration["schema_registry"]["url"]}))
-        found = [read(value, SerializationContext(topic, MessageField.VALUE)) for value in values]
-        return {record["id"]: (record["score"], record["role"]) for record in found}
+        records = [read(value, SerializationContext(topic, MessageField.VALUE)) for value in values]
+        return {record["id"]: (record["score"], record["role"]) for record in records}
     header = struct.Struct(">bIb").size if "schema_registry" in rig.configuration else 0
-    told = [of_protobuf(rig, value[header:]) for value in values[:1]]
-    told += [type(told[0]).FromString(value[header:]) for value in values[1:]]
-    return {each.id: (each.score.number if each.score.HasField("number") else None, each.role) for each in told}
+    messages = [of_protobuf(rig, value[header:]) for value in values[:1]]
+    messages += [type(messages[0]).FromString(value[header:]) for value in values[1:]]
+    return {score.id: (score.score.number if score.score.HasField("number") else None, score.role) for score in messages}
 
 
 @pytest.mark.parametrize(("format_", "registered"), [("avro", True), ("protobuf", True), ("protobuf", False)])
@@ -53,17 +53,17 @@ def test_a_rollout_is_judged_labelled_and_traced(
     rig.produce(b"{", key=b"k")
     until(lambda: rig.answered() == COUNT + 1 and reached(rig) == rig.ends(), "both answers to all events")
     assert [process.stop() for process in (champion, shadow)] == [0, 0]
-    written = {f"e{n}": n / COUNT for n in range(COUNT)}
-    assert roles(rig, rig.scores_topic) == {id_: (pytest.approx(score), "champion") for id_, score in written.items()}
+    expected = {f"e{n}": n / COUNT for n in range(COUNT)}
+    assert roles(rig, rig.scores_topic) == {id_: (pytest.approx(score), "champion") for id_, score in expected.items()}
     unseen = roles(rig, f"{rig.scores_topic}.shadow")
-    (bad,) = unseen.keys() - written.keys()
-    assert unseen.pop(bad) == (None, "shadow")
-    assert unseen == {id_: (pytest.approx(score / 2), "shadow") for id_, score in written.items()}
+    (failed,) = unseen.keys() - expected.keys()
+    assert unseen.pop(failed) == (None, "shadow")
+    assert unseen == {id_: (pytest.approx(score / 2), "shadow") for id_, score in expected.items()}
     labelled(rig)
     of_judge(rig)
     of_labels(rig)
     of_lineage(rig)
-    of_what_is_no_score(rig)
+    of_invalid_scores(rig)
 
 
 def stocked(make_rig: MakeRig, format_: str, url: str | None) -> Rig:
@@ -94,33 +94,34 @@ def squares(factor: float) -> float:
 
 def of_judge(rig: Rig) -> None:
     """Few pairs decide nothing; the bad event counts for neither version."""
-    found = json.loads(rig.run("scorer", "judge", "scorer.yaml", "--max-brier", "0.01", "--json", code=1).stdout)
-    assert [found[side]["digest"] for side in ("champion", "candidate")] == [digest_of(rig, v) for v in ("1.0.0", "2.0.0")]
-    rules = {rule["rule"]: (rule["pairs"], rule["estimate"]) for rule in found["rules"]}
+    verdict = json.loads(rig.run("scorer", "judge", "scorer.yaml", "--max-brier", "0.01", "--json", code=1).stdout)
+    assert [verdict[side]["digest"] for side in ("champion", "candidate")] == [digest_of(rig, v) for v in ("1.0.0", "2.0.0")]
+    rules = {rule["rule"]: (rule["pairs"], rule["estimate"]) for rule in verdict["rules"]}
     assert rules == {
         "errors": (COUNT + 1, 0.0),
         "flips": (COUNT, 0.5),
         "brier": (COUNT // 2, pytest.approx(squares(FACTOR / 2) - squares(FACTOR), abs=1e-4)),
     }
-    assert set(found["dropped"].values()) == {0}
+    assert set(verdict["dropped"].values()) == {0}
 
 
 def of_labels(rig: Rig) -> None:
-    found = json.loads(rig.run("scorer", "labels", "scorer.yaml", "--json").stdout)
-    (version,) = found["versions"]
-    assert (found["answered"], found["labelled"], version["version"]) == (COUNT, COUNT // 2, "1.0.0")
+    report = json.loads(rig.run("scorer", "labels", "scorer.yaml", "--json").stdout)
+    (version,) = report["versions"]
+    assert (report["answered"], report["labelled"], version["version"]) == (COUNT, COUNT // 2, "1.0.0")
     assert version["brier"] == pytest.approx(squares(FACTOR), abs=1e-6)
     high = [n >= COUNT // 2 for n in range(0, COUNT, 2)]
-    came = [late(n) for n in range(0, COUNT, 2)]
+    outcomes = [late(n) for n in range(0, COUNT, 2)]
     counts = [
-        [sum((c, h) == (was, said) for c, h in zip(came, high, strict=True)) for said in (False, True)] for was in (False, True)
+        [sum((c, h) == (actual, predicted) for c, h in zip(outcomes, high, strict=True)) for predicted in (False, True)]
+        for actual in (False, True)
     ]
     assert version["matrix"] == counts
 
 
 def of_lineage(rig: Rig) -> None:
-    found = json.loads(rig.run("scorer", "lineage", "scorer.yaml", "e7", "--recompute", "--json").stdout)
-    answer, again = found["answer"], found["recomputed"]
+    lineage = json.loads(rig.run("scorer", "lineage", "scorer.yaml", "e7", "--recompute", "--json").stdout)
+    answer, again = lineage["answer"], lineage["recomputed"]
     assert (answer["score"], answer["decision"], answer["version"], answer["role"]) == (
         pytest.approx(0.07),
         "low",
@@ -133,12 +134,12 @@ def of_lineage(rig: Rig) -> None:
     assert (letter["answer"]["reason"], letter["recomputed"]["same"]) == ("malformed", True)
 
 
-def of_what_is_no_score(rig: Rig) -> None:
+def of_invalid_scores(rig: Rig) -> None:
     """A record without a value is named and skipped, and never read as a score that says nothing."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
     producer.produce(rig.scores_topic, None, b"k", 0)
     assert producer.flush(STEP_SECONDS) == 0
     for command, code in ((("judge",), 1), (("labels",), 0), (("tail", "--no-follow"), 0)):
-        said = rig.run("scorer", command[0], "scorer.yaml", *command[1:], code=code).stderr
-        assert f"{rig.scores_topic}[0]@" in said, said
-        assert "not a score record" in said, said
+        message = rig.run("scorer", command[0], "scorer.yaml", *command[1:], code=code).stderr
+        assert f"{rig.scores_topic}[0]@" in message, message
+        assert "not a score record" in message, message

@@ -114,27 +114,27 @@ RULES = {
 def test_a_decision_is_verified_although_answers_and_labels_came_since(bus: Bus, kind: str) -> None:
     rules, expected = RULES[kind]
     settings, chance = load(bus.rig.path, []).settings, random.Random(kind)
-    answered, rollout = Answered(bus, kind, chance.randrange(1_000)), rollout_of(bus, rules)
+    answers, rollout = Answered(bus, kind, chance.randrange(1_000)), rollout_of(bus, rules)
     with contextlib.closing(StepAnalyzer(settings, to_end=False)) as judging:
         for _ in range(3):
-            answered.answer(chance.randint(300, 900))
-            answered.label(chance.randint(300, 900))
-            look = looked(judging, rollout, answered.count)
+            answers.answer(chance.randint(300, 900))
+            answers.label(chance.randint(300, 900))
+            look = looked(judging, rollout, answers.count)
             end(rollout, look)
     assert look.verdict.decision == expected
     assert any(line.startswith(f"{kind}: ") for line in look.verdict.reasons)
-    answered.answer(200)
-    answered.label(400)
-    found = [verify(settings, rollout, entry.seq) for entry in rollout.log[-3:]]
-    assert [each.differs for each in found] == [(), (), ()]
-    assert found[-1].pairs == answered.count - 200
+    answers.answer(200)
+    answers.label(400)
+    verifications = [verify(settings, rollout, entry.seq) for entry in rollout.log[-3:]]
+    assert [each.differs for each in verifications] == [(), (), ()]
+    assert verifications[-1].pairs == answers.count - 200
 
 
 def test_labels_that_were_removed_are_no_difference_but_an_error(bus: Bus) -> None:
     settings, rollout = load(bus.rig.path, []).settings, rollout_of(bus, RULES["brier"][0])
-    answered = Answered(bus, "brier", 1)
-    answered.answer(300)
-    answered.label(300)
+    answers = Answered(bus, "brier", 1)
+    answers.answer(300)
+    answers.label(300)
     with contextlib.closing(StepAnalyzer(settings, to_end=False)) as judging:
         look = looked(judging, rollout, 300)
     end(rollout, look)
@@ -146,10 +146,10 @@ def test_labels_that_were_removed_are_no_difference_but_an_error(bus: Bus) -> No
 def test_a_decision_of_a_controller_that_began_after_retention_is_verified(bus: Bus) -> None:
     """It is based on the remaining answers, and its entry names them. When these are removed too, that is an error."""
     settings, rollout = load(bus.rig.path, []).settings, rollout_of(bus, RULES["errors"][0])
-    answered = Answered(bus, "errors", 2)
-    answered.answer(300)
+    answers = Answered(bus, "errors", 2)
+    answers.answer(300)
     bus.rig.delete_records(bus.rig.scores_topic)
-    answered.answer(300)
+    answers.answer(300)
     with contextlib.closing(StepAnalyzer(settings, to_end=False)) as judging:
         end(rollout, looked(judging, rollout, 300))
     changed = load(bus.rig.path, ["labels.value=other"]).settings

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 LIMIT, SIZE, RECORDS = 32 << 20, 120 << 20, 3
 
 
-def test_a_batch_that_does_not_fit_is_found_in_every_codec(broker: Broker, admin: AdminClient, unique: str) -> None:
+def test_an_oversized_batch_is_identified_in_every_codec(broker: Broker, admin: AdminClient, unique: str) -> None:
     """A partition for each codec."""
     servers = broker.bootstrap_servers
     settle(admin.create_topics([NewTopic(unique, len(CODECS), 1, config={"max.message.bytes": "50000000"})]))
@@ -32,9 +32,9 @@ def test_a_batch_that_does_not_fit_is_found_in_every_codec(broker: Broker, admin
     passed: list[UnreadableBatch] = []
 
     def cleared() -> bool:
-        if (taken := suspects.take(0.1)) is not None:
-            values.extend((taken.partition[1], row.value) for row in taken.rows)
-            passed.extend([taken.unreadable] if taken.unreadable else [])
+        if (suspect := suspects.take(0.1)) is not None:
+            values.extend((suspect.partition[1], row.value) for row in suspect.rows)
+            passed.extend([suspect.unreadable] if suspect.unreadable else [])
         return not suspects
 
     try:

@@ -60,7 +60,7 @@ def produce(rig: Rig, values: Iterable[bytes]) -> None:
     assert producer.flush(30) == 0
 
 
-def test_ids_that_a_registry_refuses_are_dead_letters_and_the_service_goes_on(make_rig: MakeRig) -> None:
+def test_events_of_refused_schema_ids_are_dead_letters_and_the_service_continues(make_rig: MakeRig) -> None:
     with stub() as server:
         rig = make_rig(input={"format": "avro"}, schema_registry={"url": f"http://{server.address}"}).stocked()
         for number in (2, 3, 4, 5):
@@ -71,10 +71,10 @@ def test_ids_that_a_registry_refuses_are_dead_letters_and_the_service_goes_on(ma
         scorer = rig.start().ready()
         until(lambda: rig.answered() == 7, "all answers")
         assert {record["id"]: record["score"] for record in rig.scores()} == {"good": 2.0, "by-guid": 4.0}
-        said = " ".join(letter["error"] for letter in rig.dead())
+        errors = " ".join(letter["error"] for letter in rig.dead())
         for text in ("rule 3 denies it", "not for you", "3 times at schema 4", "the storage is torn", "the subject is secret"):
-            assert text in said
-        assert "header __value_schema_id is b'\\x01', which is not the id of a schema" in said
+            assert text in errors
+        assert "header __value_schema_id is b'\\x01', which is not the id of a schema" in errors
         assert {letter["reason"] for letter in rig.dead()} == {"unknown-schema"}
         assert scorer.deaths == 0
         assert scorer.stop() == 0

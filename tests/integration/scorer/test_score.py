@@ -116,8 +116,8 @@ def test_lines_get_the_scores_of_a_running_scorer(rig: Rig) -> None:
     scores, letters = from_the_broker(rig, LINES)
     assert len(scores) == 44
     (rig.folder / "events.jsonl").write_bytes(b"\n".join(LINES) + b"\n\n")
-    done = rig.run("scorer", "score", "scorer.yaml", "events.jsonl", code=1)
-    printed = done.stdout.splitlines()
+    completed = rig.run("scorer", "score", "scorer.yaml", "events.jsonl", code=1)
+    printed = completed.stdout.splitlines()
     assert len(printed) == len(LINES)
     rows = [json.loads(line) for line in printed]
     offline = {
@@ -130,11 +130,11 @@ def test_lines_get_the_scores_of_a_running_scorer(rig: Rig) -> None:
     assert offline == {id_: score for id_, score in scores.items() if id_ not in ("unread", "nan")}
     assert sorted((row["status"], row["error"]) for row in rows if row["status"] != "scored") == letters
     assert rows[0]["after"] == {"c": 0.01}
-    assert "44 of 51 rows scored with model:1.0.0@sha256:" in done.stderr
-    assert "first: row 44: required field 'a' is missing or null" in done.stderr
+    assert "44 of 51 rows scored with model:1.0.0@sha256:" in completed.stderr
+    assert "first: row 44: required field 'a' is missing or null" in completed.stderr
 
     piped = rig.run("scorer", "score", "scorer.yaml", "-", code=1, stdin=(rig.folder / "events.jsonl").read_bytes())
-    assert piped.stdout == done.stdout
+    assert piped.stdout == completed.stdout
     rig.run("scorer", "score", "scorer.yaml", "events.jsonl", "--output", "scored.parquet", code=1)
     table = parquet.read_table(rig.folder / "scored.parquet")
     assert table.schema.field("score").type == pyarrow.list_(pyarrow.float64())
@@ -171,8 +171,8 @@ def tables_get_the_same_scores(rig: Rig, scores: Results) -> None:
     frame.to_csv(rig.folder / "events.csv", index=False)
     with (rig.folder / "events.csv").open("ab") as file:
         file.write(b'word,one,,card,\n"too many",1,,card,,,\nnan,nan,,card,\nfew,1\nbytes,1,,\xff,\n')
-    done = rig.run("scorer", "score", "scorer.yaml", "events.csv", "--format", "json", code=1)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    completed = rig.run("scorer", "score", "scorer.yaml", "events.csv", "--format", "json", code=1)
+    rows = [json.loads(line) for line in completed.stdout.splitlines()]
     texts = {line["id"]: line["score"] for line in rows[:42]}
     assert texts == results
     assert [row["status"] for row in rows[42:]] == ["wrong-type", "malformed", "not-finite", "missing-field", "not-utf8"]
@@ -185,10 +185,10 @@ def tables_get_the_same_scores(rig: Rig, scores: Results) -> None:
 def test_versions_and_files_are_chosen_and_checked(rig: Rig) -> None:
     parquet.write_table(pyarrow.table({"a": [1.0, None], "kind": ["card", "card"]}), rig.folder / "rows.parquet")
     chosen = ("--version", "./1.0.0", "--format", "json")
-    done = rig.run("scorer", "score", "scorer.yaml", "rows.parquet", *chosen, code=1)
-    assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["scored", "missing-field"]
-    assert "1 of 2 rows scored with 1.0.0" in done.stderr
-    assert "without a column, with their defaults: b, c" in done.stderr
+    completed = rig.run("scorer", "score", "scorer.yaml", "rows.parquet", *chosen, code=1)
+    assert [json.loads(line)["status"] for line in completed.stdout.splitlines()] == ["scored", "missing-field"]
+    assert "1 of 2 rows scored with 1.0.0" in completed.stderr
+    assert "without a column, with their defaults: b, c" in completed.stderr
     assert "9.9.9" in rig.run("scorer", "score", "scorer.yaml", "rows.parquet", "--version", "9.9.9", code=None).stderr
 
     def refused(name: str, *arguments: str) -> str:
@@ -227,8 +227,8 @@ def test_joined_fields_are_columns_of_the_file(make_rig: MakeRig) -> None:
     rig.configure(tables={"customers": {"topic": f"{rig.name}.customers", "key": "customer"}})
     rig.push(models.joined_package(rig.folder / "1.0.0", 2.0), "1.0.0")
     rig.promote("1.0.0")
-    said = rig.run("scorer", "score", "scorer.yaml", "-", stdin=b'{"a": 1.0, "customer": "k"}\n', code=2).stderr
-    assert "no field 'customers.b' (table:customers)" in said
+    message = rig.run("scorer", "score", "scorer.yaml", "-", stdin=b'{"a": 1.0, "customer": "k"}\n', code=2).stderr
+    assert "no field 'customers.b' (table:customers)" in message
     lines = b'{"a": 1.0, "customers.b": 2.0}\n{"a": 1.0}\n'
     rows = [json.loads(x) for x in rig.run("scorer", "score", "scorer.yaml", "-", stdin=lines, code=1).stdout.splitlines()]
     assert [row["score"] for row in rows] == [6.0, None]

@@ -25,21 +25,21 @@ def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: Schema
     context = SerializationContext(rig.scores_topic, MessageField.VALUE)
     records: list[Any] = [read(m.value(), context) for m in auditor.read(rig.bootstrap_servers, rig.scores_topic)]
     assert {record["id"]: record["score"] for record in records} == {f"e{n}": 2.0 * n for n in range(200)}
-    told = {record["id"]: record["carried"] for record in records}
-    assert told == {f"e{n}": {"key": f"k{n % 20}", "n": n} for n in range(200)}
+    carried = {record["id"]: record["carried"] for record in records}
+    assert carried == {f"e{n}": {"key": f"k{n % 20}", "n": n} for n in range(200)}
     printed = rig.run("scorer", "schema", "--scores", "--format", "avro", "--config", "scorer.yaml").stdout
     assert json.loads(printed)["fields"][-1]["name"] == "carried"
     misspelt = ["--set", "output.carry=[kye, key]", "--set", "output.format=json"]
     checks = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *misspelt, code=1).stdout)["checks"]
-    (wrong,) = [one for one in checks if not one["ok"]]
+    (wrong,) = [check for check in checks if not check["ok"]]
     assert "newest 200 events" in wrong["detail"]
     assert "have no 'kye' (string, number or boolean), which output.carry copies" in wrong["detail"]
     tailed = [json.loads(line) for line in rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()]
     assert all(record.pop("fallback") is None for record in records)  # JSON leaves it out
     assert sorted(tailed, key=lambda record: record["id"]) == sorted(records, key=lambda record: record["id"])
     assert json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)["missing"] == 0
-    away = ["schema_registry.url=http://127.0.0.1:1", "schema_registry.extra={max.retries: 0}"]
-    waiting = rig.start("b", *(flag for change in away for flag in ("--set", change)))
+    unreachable = ["schema_registry.url=http://127.0.0.1:1", "schema_registry.extra={max.retries: 0}"]
+    waiting = rig.start("b", *(flag for change in unreachable for flag in ("--set", change)))
     until(lambda: "schema-registry: " in waiting.get("/readyz")[1], "the wait")
     assert waiting.stop() == 0
 
@@ -58,9 +58,9 @@ def test_scores_begin_to_carry_fields_of_json_events(make_rig: MakeRig) -> None:
     rig.produce(b'{"id": "late", "a": 1, "b": 1, "key": "k", "after": {"ids": [2, 3]}}', key=b"k", headers=[("deadline", b"1")])
     rig.produce(b'{"id": "bad", "a": "x", "b": 1, "key": "k"}', key=b"k")
     until(lambda: rig.answered() == 204, "scores that carry fields")
-    told = {record["id"]: record.get("carried") for record in rig.scores()}
+    carried = {record["id"]: record.get("carried") for record in rig.scores()}
     nothing = {"key": None, "second": None}
-    assert told == {
+    assert carried == {
         **{f"e{n}": None for n in range(100)},
         **{f"e{n}": {"key": f"k{n % 20}", "second": n - 100} for n in range(100, 200)},
         "huge": nothing,
@@ -69,7 +69,7 @@ def test_scores_begin_to_carry_fields_of_json_events(make_rig: MakeRig) -> None:
     }
     assert [letter["reason"] for letter in rig.dead()] == ["wrong-type"]
     tailed = [json.loads(line) for line in rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()]
-    assert {record["id"]: record.get("carried") for record in tailed} == told
+    assert {record["id"]: record.get("carried") for record in tailed} == carried
     rig.assert_audited(events=204)
 
 
@@ -94,5 +94,5 @@ def test_a_schema_may_be_a_file_and_scores_may_be_protobuf(make_rig: MakeRig) ->
     assert json.loads(rig.run("scorer", "schema", "--scores", "--format", "avro").stdout)["name"] == "Score"
     assert "--format" in rig.run("scorer", "schema", "--scores", code=2).stderr
     assert scorer.stop() == 0
-    said = rig.run("scorer", "run", "scorer.yaml", "--set", "input.message=Evnt", code=2).stderr
-    assert "no message 'Evnt', only Other, Event" in said
+    message = rig.run("scorer", "run", "scorer.yaml", "--set", "input.message=Evnt", code=2).stderr
+    assert "no message 'Evnt', only Other, Event" in message

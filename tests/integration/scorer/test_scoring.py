@@ -43,8 +43,8 @@ def test_every_event_is_scored_once_with_its_provenance(make_rig: MakeRig) -> No
 def test_bad_events_are_dead_lettered_with_their_bytes_and_their_neighbours_scored(make_rig: MakeRig) -> None:
     rig = make_rig(input={"max_event_bytes": 2_000}).stocked()
     rig.alter(rig.scores_topic, "max.message.bytes", "1600")
-    good = list(events(200))
-    bad = {
+    valid = list(events(200))
+    invalid = {
         "malformed": b'{"id": "m", "key": "k1", "a": 1,',
         "not-utf8": b'{"id": "u", "key": "k1", "a": 1, "b": 2, "name": "\xff"}',
         "missing-field": b'{"id": "f", "key": "k1", "a": 1}',
@@ -53,24 +53,24 @@ def test_bad_events_are_dead_lettered_with_their_bytes_and_their_neighbours_scor
         "oversize": json.dumps({"id": "o", "key": "k1", "a": 1, "b": 2, "padding": "x" * 3_000}).encode(),
         "score-oversize": json.dumps({"id": "x" * 1_500, "key": "k1", "a": 1, "b": 2}).encode(),
     }
-    rig.emit(good[:100])
-    rig.emit(bad.values(), key=None)
+    rig.emit(valid[:100])
+    rig.emit(invalid.values(), key=None)
     rig.emit([b'{"id": "d", "a": 1, "b": 2}'], "--header", "deadline=soon", key=None)
     rig.produce(None, key=b"k1", headers=[("trace", b"t-1")])
-    rig.emit(good[100:])
+    rig.emit(valid[100:])
     scorer = rig.start().ready()
     until(lambda: rig.answered() >= 209, "all answers")
     dead = rig.dead()
-    assert sorted(letter["reason"] for letter in dead) == sorted([*bad, "tombstone", "bad-deadline"])
+    assert sorted(letter["reason"] for letter in dead) == sorted([*invalid, "tombstone", "bad-deadline"])
     letters = {letter["reason"]: letter for letter in dead}
-    for reason, value in bad.items():
+    for reason, value in invalid.items():
         assert letters[reason]["value"] == value.decode("utf-8", "backslashreplace")
         assert letters[reason]["error"]
         assert letters[reason]["source"].startswith(f"local/{rig.events_topic}/")
         assert letters[reason]["model"].startswith("model:1.0.0@sha256:")
     assert letters["tombstone"]["value"] is None
     assert letters["tombstone"]["key"] == "k1"
-    assert sorted(record["id"] for record in rig.scores()) == sorted(event["id"] for event in good)
+    assert sorted(record["id"] for record in rig.scores()) == sorted(event["id"] for event in valid)
     assert rig.audit()["missing"] == 0
     assert scorer.metric("scorer_dead_letters_total") == len(letters)
     until(lambda: rig.fleet()[0]["counters"]["dead_letters"] == len(letters), "their number in the status")

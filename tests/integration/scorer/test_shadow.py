@@ -38,8 +38,8 @@ def serves(rig: Rig, role: str) -> bool:
 def reached(rig: Rig) -> dict[int, int]:
     """The shadow's committed offsets."""
     group = f"{rig.name}.shadow"
-    found = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
-    return {at.partition: at.offset for at in found.topic_partitions or []}
+    offsets = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    return {at.partition: at.offset for at in offsets.topic_partitions or []}
 
 
 def emit(rig: Rig, numbers: range, **fields: Any) -> None:
@@ -58,8 +58,8 @@ def of(rig: Rig, numbers: range) -> list[dict[str, Any]]:
     return [r for r in records(rig) if r["id"].startswith("e") and int(r["id"][1:]) in numbers]
 
 
-def numbers_of(found: list[dict[str, Any]]) -> list[int]:
-    return sorted(int(record["id"][1:]) for record in found)
+def numbers_of(records: list[dict[str, Any]]) -> list[int]:
+    return sorted(int(record["id"][1:]) for record in records)
 
 
 def bucket(number: int, seed: int) -> int:
@@ -79,30 +79,30 @@ def place(record: dict[str, Any]) -> tuple[int, int]:
 def shadowed(rig: Rig, numbers: range, digest: str) -> list[dict[str, Any]]:
     """What a shadow makes of these events, which are written now: its share of them, each once."""
     emit(rig, numbers)
-    found = of(rig, numbers)
-    assert numbers_of(found) == sampled(numbers, digest)
-    return found
+    records = of(rig, numbers)
+    assert numbers_of(records) == sampled(numbers, digest)
+    return records
 
 
-def assert_beside_the_champion(found: list[dict[str, Any]], digest: str) -> None:
+def assert_beside_the_champion(records: list[dict[str, Any]], digest: str) -> None:
     """The candidate's scores of these events, which the champion answers."""
-    for record in found:
+    for record in records:
         assert record["score"] == 3.0 * float(record["id"][1:])
-        said = record["role"], record["arm"], record["version"], record["digest"], record["status"], record["revision"]
-        assert said == ("shadow", "champion", "2.0.0", digest, "scored", 2)
+        fields = record["role"], record["arm"], record["version"], record["digest"], record["status"], record["revision"]
+        assert fields == ("shadow", "champion", "2.0.0", digest, "scored", 2)
 
 
-def assert_by_who_does_not_answer(found: list[dict[str, Any]], digest: str, scores: list[dict[str, Any]]) -> None:
+def assert_by_the_other_version(records: list[dict[str, Any]], digest: str, scores: list[dict[str, Any]]) -> None:
     """During a canary of half of the keys: of each event the score of the version that does not answer it."""
     answers = {place(record): record for record in scores}
-    arms = Counter(record["arm"] for record in found)
-    assert min(arms["champion"], arms["canary"]) > len(found) / 4
-    for record in found:
+    arms = Counter(record["arm"] for record in records)
+    assert min(arms["champion"], arms["canary"]) > len(records) / 4
+    for record in records:
         number, answer = int(record["id"][1:]), answers[place(record)]
-        mine = "canary" if bucket(number, int(digest[7:23], 16)) < 5_000 else "champion"
-        assert (record["arm"], record["role"], answer["arm"], answer["role"]) == (mine, "shadow", mine, mine)
+        arm = "canary" if bucket(number, int(digest[7:23], 16)) < 5_000 else "champion"
+        assert (record["arm"], record["role"], answer["arm"], answer["role"]) == (arm, "shadow", arm, arm)
         assert {record["version"], answer["version"]} == {"1.0.0", "2.0.0"}
-        assert record["score"] == (2.0 if mine == "canary" else 3.0) * number
+        assert record["score"] == (2.0 if arm == "canary" else 3.0) * number
 
 
 def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make_rig: MakeRig) -> None:
@@ -120,14 +120,14 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
     digest = digest_of(rig, "2.0.0")
     until(lambda: serves(rig, "shadow"), "the candidate in the shadow")
     first = range(KEYS, 3 * KEYS)
-    found = shadowed(rig, first, digest)
-    assert 0.3 < len(found) / len(first) < 0.5
-    assert_beside_the_champion(found, digest)
+    shadow_records = shadowed(rig, first, digest)
+    assert 0.3 < len(shadow_records) / len(first) < 0.5
+    assert_beside_the_champion(shadow_records, digest)
 
     moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "50%")
     until(lambda: serves(rig, "canary"), "the canary in the shadow")
     second = range(first.stop, first.stop + 2 * KEYS)
-    assert_by_who_does_not_answer(shadowed(rig, second, digest), digest, rig.scores())
+    assert_by_the_other_version(shadowed(rig, second, digest), digest, rig.scores())
 
     third = range(second.stop, second.stop + 10 * KEYS)
     rig.emit(events(5 * KEYS, start=third.start, keys=KEYS))
@@ -148,8 +148,8 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
 
 
 @pytest.mark.parametrize("fault", [KILLS_CANDIDATE, BREAKS_CANDIDATE])
-def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: MakeRig, fault: float) -> None:
-    """Events that nobody can read, and a candidate that kills the process or breaks its device: the champion neither dies nor
+def test_failures_of_a_shadow_are_recorded_and_harm_no_answer(make_rig: MakeRig, fault: float) -> None:
+    """Unreadable events, and a candidate that kills the process or breaks its device: the champion neither dies nor
     examines anything."""
     rig = lethal(make_rig, partitions=1)
     rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
@@ -164,8 +164,10 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
     emit(rig, range(1, 101), a=fault)
     until(lambda: LOADING in shadow.said, "the end of the examination")
     emit(rig, range(101, 201))
-    count, told = 201, [(record["status"], record["score"], record["fallback"]) for record in records(rig)[1:]]
-    assert set(told) == {("dead_lettered", None, "refused")}, "the process, then its sandbox, died with the candidate in flight"
+    count, outcomes = 201, [(record["status"], record["score"], record["fallback"]) for record in records(rig)[1:]]
+    assert set(outcomes) == {("dead_lettered", None, "refused")}, (
+        "the process, then its sandbox, died with the candidate in flight"
+    )
     assert shadow.deaths == 1
     assert {record["version"] for record in records(rig)} == {"2.0.0"}
     assert sorted(map(place, records(rig))) == [(0, offset) for offset in range(count)]
@@ -176,7 +178,7 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
     assert [process.stop() for process in (champion, shadow)] == [0, 0]
 
 
-def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig: MakeRig) -> None:
+def test_a_shadow_that_is_too_far_behind_skips_to_the_end_and_counts(make_rig: MakeRig) -> None:
     rig = make_rig(shadow={"max_lag_seconds": 6, "share": 100}).stocked(1, versions=2)
     champion, shadow = rig.start("a").ready(), start(rig, "--set", "batching.max_events=5")  # seconds of work
     moved(rig, *SHADOWED)
@@ -189,10 +191,10 @@ def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig:
     until(lambda: reached(rig) == rig.ends() and rig.answered() == 5_100, "the end")
     until(lambda: "too far behind" in shadow.said, "its word on that")
     emit(rig, range(5_100, 5_200))
-    found, skipped = numbers_of(of(rig, range(5_200))), shadow.metric("scorer_shadow_skipped_events_total")
+    scored, skipped = numbers_of(of(rig, range(5_200))), shadow.metric("scorer_shadow_skipped_events_total")
     assert skipped > 1_000
-    assert len(found) == len(set(found)) == 5_200 - skipped
-    assert {*range(100), *range(5_100, 5_200)} <= set(found)
+    assert len(scored) == len(set(scored)) == 5_200 - skipped
+    assert {*range(100), *range(5_100, 5_200)} <= set(scored)
     assert f"skipped {skipped:g} events of partitions that lag too far behind" in shadow.said
     rig.assert_clean(events=5_200, dead_lettered=0)
 
@@ -238,11 +240,11 @@ def judged(rig: Rig, role: str, candidate: str, code: int) -> tuple[str, float]:
     until(lambda: reached(rig) == rig.ends(), "the shadow's offsets")
     assert shadow.stop() == 0
     flags = ("--candidate", candidate, "--from", str(begin), "--json")
-    found = json.loads(rig.run("scorer", "judge", "scorer.yaml", *flags, code=code).stdout)
-    return found["verdict"], next(rule["estimate"] for rule in found["rules"] if rule["rule"] == "flips")
+    verdict = json.loads(rig.run("scorer", "judge", "scorer.yaml", *flags, code=code).stdout)
+    return verdict["verdict"], next(rule["estimate"] for rule in verdict["rules"] if rule["rule"] == "flips")
 
 
-def test_what_a_shadow_writes_is_judged(make_rig: MakeRig) -> None:
+def test_records_of_a_shadow_are_judged(make_rig: MakeRig) -> None:
     """Another binary of the same model passes; one that halves all scores does not, half of whose keys it answers."""
     rig = make_rig()
     for version, factor in (("1.0.0", 1.0), ("2.0.0", 1.0), ("3.0.0", 0.5)):

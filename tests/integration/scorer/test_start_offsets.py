@@ -32,14 +32,14 @@ def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeR
     rig.admin.create_partitions([NewPartitions(rig.events_topic, 4)])[rig.events_topic].result()
     until(lambda: len(rig.admin.list_topics(rig.events_topic, timeout=10).topics[rig.events_topic].partitions) == 4, "4")
     write(rig, 20, 3, start=20)
-    write(rig, 5, 1, start=40)  # nothing was read of it yet: it goes on where it began
+    write(rig, 5, 1, start=40)  # nothing was read of it yet: it continues where it began
     rig.start().ready()
     until(lambda: rig.answered() >= 35, "the events of the partition that was added")
     assert sorted(ids(rig)) == sorted(f"e{n}" for n in range(10, 45))
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, start: str) -> None:
+def test_a_recreated_topic_is_read_from_its_beginning(make_rig: MakeRig, start: str) -> None:
     protocol = {"earliest": "classic", "latest": "consumer"}[start]
     rig = make_rig(input={"start": start}, kafka={"group_protocol": protocol}).stocked(2)
     scorer = rig.start().ready()
@@ -59,7 +59,7 @@ def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, s
     assert sum(swaps[0]["scores_from"]) >= 40
     rig.assert_audited(events=100, gone=40)
     assert scorer.stop() == 0
-    rig.make_again(rig.events_topic, 2)  # while nobody runs
+    rig.make_again(rig.events_topic, 2)  # while no scorer runs
     write(rig, 30, 0, start=2_000)
     rig.start().ready()
     until(lambda: rig.answered() >= 170, "the scores of the newest topic")
@@ -69,7 +69,7 @@ def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, s
 
 
 @pytest.mark.parametrize(("before", "after", "absent"), [(4, 2, False), (2, 4, True)])
-def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
+def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_continue(
     make_rig: MakeRig, unique: str, before: int, after: int, absent: bool
 ) -> None:
     other = f"{unique}.other"
@@ -80,8 +80,8 @@ def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
     for partition in range(before):
         write(rig, 10, partition, start=100 * partition)
         write(rig, 10, partition, start=1_000 + 100 * partition, topic=other)
-    answered = 20 * before
-    until(lambda: rig.answered() == answered, "the scores")
+    expected_count = 20 * before
+    until(lambda: rig.answered() == expected_count, "the scores")
     rig.delete(rig.events_topic)
     if absent:  # until the group has noticed
         until(lambda: sum(s.metric("scorer_assigned_partitions") for s in (scorer, second)) == before, "the others alone")
@@ -91,35 +91,35 @@ def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
     lines, threads = len((scorer.said + second.said).splitlines()), threads_of(scorer) + threads_of(second)
     for partition in range(before):
         write(rig, 10, partition, start=2_000 + 100 * partition, topic=other)
-    until(lambda: rig.answered() >= answered + 10 * before, "the scores of the other topic")
+    until(lambda: rig.answered() >= expected_count + 10 * before, "the scores of the other topic")
     if absent:
         rig.make_topic(rig.events_topic, after)
     for partition in range(after):
         write(rig, 10, partition, start=3_000 + 100 * partition)
-    answered += 10 * before + 10 * after
-    until(lambda: rig.answered() >= answered, "the scores of the new topic")
+    expected_count += 10 * before + 10 * after
+    until(lambda: rig.answered() >= expected_count, "the scores of the new topic")
     assert scorer.deaths == second.deaths == 0
     assert len((scorer.said + second.said).splitlines()) < lines + 50
     assert threads_of(scorer) + threads_of(second) < threads + 20  # a client of Kafka has three or four
-    assert len(set(ids(rig))) == len(ids(rig)) == answered
+    assert len(set(ids(rig))) == len(ids(rig)) == expected_count
 
 
 def threads_of(scorer: ScorerProcess) -> int:
     return len(list(Path(f"/proc/{scorer.worker}/task").iterdir()))
 
 
-def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:
+def test_expired_positions_are_reported_and_not_reset(make_rig: MakeRig) -> None:
     rig = make_rig().stocked(2)
     scorer = rig.start().ready()
     write(rig, 10, 0)
     until(lambda: rig.answered() == 10, "the scores")
     scorer.stop()
-    told = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name)])[rig.name].result()
-    assert [p.leader_epoch for p in told.topic_partitions or [] if p.partition == 0] == [0]
+    offsets = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name)])[rig.name].result()
+    assert [p.leader_epoch for p in offsets.topic_partitions or [] if p.partition == 0] == [0]
     assert len({mark["topic_id"] for mark in rig.marks().values()} - {""}) == 1
     rig.admin.delete_consumer_groups([rig.name])[rig.name].result()
-    assert (refused := rig.start()).wait() == 3
-    assert f"{rig.events_topic}[0] was scored" in refused.said
+    assert (restarted := rig.start()).wait() == 3
+    assert f"{rig.events_topic}[0] was scored" in restarted.said
     rig.run("scorer", "offsets", "scorer.yaml", "--topic", rig.events_topic, "--partition", "0", "--to", "10")
     write(rig, 5, 0, start=10)
     write(rig, 5, 1, start=20)  # nothing of it was scored before: it begins as a new one does
@@ -141,8 +141,8 @@ def test_topics_of_answers_recreated_with_fewer_partitions_are_written_to(make_r
     for partition in range(4):
         write(rig, 5, partition, start=1_000 + 100 * partition)
     rig.produce(b"no JSON", key=b"k")
-    wanted = {f"e{1_000 + 100 * partition + n}" for partition in range(4) for n in range(5)}
-    until(lambda: wanted <= set(ids(rig)), "the scores in the new topic")
+    expected_ids = {f"e{1_000 + 100 * partition + n}" for partition in range(4) for n in range(5)}
+    until(lambda: expected_ids <= set(ids(rig)), "the scores in the new topic")
     until(lambda: [letter["reason"] for letter in rig.dead()] != [], "the dead letter in the new topic")
     assert scorer.deaths == 0
     assert scorer.get("/readyz")[0] == 200

@@ -55,9 +55,9 @@ def test_a_start_without_a_channel_ends_clearly_and_one_without_a_good_version_w
     waiting.ready()
     assert (waiting.metric("scorer_model_revision"), waiting.metric("scorer_channel_refused")) == (2, 0)
     rig.configure(model={"device": "cuda", "devices": [0], "backend": "onnx-runtime", "tag": "prod"})
-    said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
-    assert "CPUExecutionProvider" in said
-    assert "[gpu]" in said
+    message = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
+    assert "CPUExecutionProvider" in message
+    assert "[gpu]" in message
 
 
 def test_a_partition_is_never_scored_by_an_older_revision_than_before(make_rig: MakeRig) -> None:

@@ -73,8 +73,8 @@ def test_a_required_field_without_a_row_is_a_dead_letter_that_names_the_table(ma
     joined.rig.promote("2.0.0")
     joined.rows.put([("k1", {"bonus": 1.0}), ("k2", {"other": 1.0})])
     joined.rig.start().ready()
-    good, _, _ = joined.emit({"key": "k1", "a": 1.0}, {"key": "k2", "a": 1.0}, {"key": "k3", "a": 1.0})
-    assert joined.scores(good) == [4.0]
+    scored_id, _, _ = joined.emit({"key": "k1", "a": 1.0}, {"key": "k2", "a": 1.0}, {"key": "k3", "a": 1.0})
+    assert joined.scores(scored_id) == [4.0]
     until(lambda: joined.rig.answered() == 3, "the dead letters")
     letters = {letter["key"]: letter for letter in joined.rig.dead()}
     assert {letter["reason"] for letter in letters.values()} == {"missing-field"}
@@ -174,7 +174,7 @@ def test_rows_in_avro_are_joined_and_rows_of_an_unknown_schema_are_counted(make_
         registry.close()
 
 
-def test_a_partition_waits_while_its_table_is_behind_and_goes_on_with_the_new_rows(make_rig: MakeRig) -> None:
+def test_a_partition_waits_while_its_table_is_behind_and_continues_with_the_new_rows(make_rig: MakeRig) -> None:
     joined = JoinedRig(make_rig, partitions=1, when_behind="wait", max_lag_seconds=1.0)
     joined.rows.put([("k1", {"bonus": 1.0})])
     scorer = joined.rig.start().ready()
@@ -182,11 +182,11 @@ def test_a_partition_waits_while_its_table_is_behind_and_goes_on_with_the_new_ro
     joined.rig.delete(joined.topic)
     until(lambda: scorer.metric('scorer_table_lag_seconds{table="customers"}') > 1, "the lag")
     until(lambda: scorer.metric("scorer_table_waiting_partitions") == 1, "the pause")
-    answered = joined.rig.answered()
+    count = joined.rig.answered()
     ids = joined.emit({"key": "k1", "a": 1.0})
     joined.rig.make_topic(joined.topic, 1)
     RowWriter(joined.rig, joined.topic).put([("k1", {"bonus": 9.0})])
-    assert joined.rig.answered() == answered
+    assert joined.rig.answered() == count
     assert joined.scores(*ids)[0] in (2.0, 20.0), "the new topic was empty for a moment"
     joined.wait_for_score(20.0, key="k1", a=1.0)
     until(lambda: scorer.metric("scorer_table_waiting_partitions") == 0, "the end of the pause")
@@ -279,5 +279,5 @@ def test_the_commands_print_the_rows_that_scorers_hold_and_the_newest_row_of_a_k
     joined.rows.put([("k7", None)])
     assert "deleted" in joined.rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "k7", code=1).stdout
     assert "no row" in joined.rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "unknown", code=1).stdout
-    refused = joined.rig.run("scorer", "tables", "get", "scorer.yaml", "customer", "k7", code=2).stderr
-    assert "did you mean 'customers'?" in refused
+    message = joined.rig.run("scorer", "tables", "get", "scorer.yaml", "customer", "k7", code=2).stderr
+    assert "did you mean 'customers'?" in message

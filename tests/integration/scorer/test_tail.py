@@ -48,9 +48,9 @@ def write(producer: Producer, rig: Rig, value: bytes | None, partition: int) -> 
 
 def reading(rig: Rig) -> Committing:
     settings = KafkaSettings(bootstrap_servers=rig.bootstrap_servers)
-    made = Committing(settings, "tail", acls.to_read(rig.scores_topic), [rig.scores_topic])
-    made.begin(OFFSET_BEGINNING)
-    return made
+    reader = Committing(settings, "tail", acls.to_read(rig.scores_topic), [rig.scores_topic])
+    reader.begin(OFFSET_BEGINNING)
+    return reader
 
 
 def test_a_record_without_a_value_is_read_too(rig: Rig) -> None:
@@ -60,9 +60,9 @@ def test_a_record_without_a_value_is_read_too(rig: Rig) -> None:
     write(producer, rig, None, 0)
     write(producer, rig, b"", 1)
     producer.commit_transaction(10)
-    with contextlib.closing(reading(rig)) as found:
-        found.asked = NEWS_BEFORE_THE_COMMIT
-        assert {message.partition(): message.value() for message in found.to_end()} == {0: None, 1: b""}
+    with contextlib.closing(reading(rig)) as reader:
+        reader.asked = NEWS_BEFORE_THE_COMMIT
+        assert {message.partition(): message.value() for message in reader.to_end()} == {0: None, 1: b""}
 
 
 def test_a_transaction_that_is_open_is_waited_for(rig: Rig) -> None:
@@ -70,13 +70,13 @@ def test_a_transaction_that_is_open_is_waited_for(rig: Rig) -> None:
     producer.begin_transaction()
     write(producer, rig, b"one", 0)
     write(producer, rig, b"two", 1)
-    with contextlib.closing(reading(rig)) as found:
-        found.producer = producer
-        assert [message.value() for message in found.oldest_first()] == [b"one", b"two"]
-    assert found.asked >= NEWS_BEFORE_THE_COMMIT
+    with contextlib.closing(reading(rig)) as reader:
+        reader.producer = producer
+        assert [message.value() for message in reader.oldest_first()] == [b"one", b"two"]
+    assert reader.asked >= NEWS_BEFORE_THE_COMMIT
 
 
-def test_one_that_stays_open_is_named_after_all_that_can_be_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_stays_open_is_named_after_all_readable_records(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_follower, "SILENCE_SECONDS", 3.0)
     producer = writing(rig)
     producer.begin_transaction()
@@ -84,9 +84,9 @@ def test_one_that_stays_open_is_named_after_all_that_can_be_read(rig: Rig, monke
     producer.commit_transaction(10)
     producer.begin_transaction()
     write(producer, rig, b"two", 1)
-    with contextlib.closing(reading(rig)) as found:
-        found.asked = NEWS_BEFORE_THE_COMMIT
-        records = found.oldest_first()
+    with contextlib.closing(reading(rig)) as reader:
+        reader.asked = NEWS_BEFORE_THE_COMMIT
+        records = reader.oldest_first()
         assert next(records).value() == b"one"
         with pytest.raises(Fatal, match=r"a transaction is open in .*\[1\] from offset 0 on"):
             next(records)

@@ -1,4 +1,4 @@
-"""Looks at topics, again and again, leave nothing behind."""
+"""Repeated queries of topics leak no memory."""
 
 import gc
 from collections.abc import Callable, Mapping
@@ -17,26 +17,26 @@ from tests.support.shared_broker import Broker
 Look = Callable[[], Mapping[str, object]]
 
 
-def kept_ids() -> int:
+def count_live_ids() -> int:
     gc.collect()
-    return sum(isinstance(kept, Uuid) for kept in gc.get_objects())
+    return sum(isinstance(candidate, Uuid) for candidate in gc.get_objects())
 
 
-@pytest.mark.parametrize("who", ["topics", "reader"])
-def test_looks_at_topics_keep_no_ids(broker: Broker, make_topics: MakeTopics, who: str) -> None:
+@pytest.mark.parametrize("reader_name", ["topics", "reader"])
+def test_topic_queries_keep_no_ids(broker: Broker, make_topics: MakeTopics, reader_name: str) -> None:
     names = make_topics("a", "b", partitions=1)
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
     looks: dict[str, Look] = {
         "topics": lambda: Topics(settings, "looks", "the broker", 10.0).topics(names),
         "reader": lambda: TopicReader(settings, "looks").ids(names),
     }
-    before = kept_ids()
+    before = count_live_ids()
     for _ in range(5):
-        assert sorted(looks[who]()) == names
-    assert kept_ids() == before
+        assert sorted(looks[reader_name]()) == names
+    assert count_live_ids() == before
 
 
-def test_an_id_that_is_kept_by_others_stays_theirs(admin: AdminClient, make_topics: MakeTopics) -> None:
+def test_an_id_with_other_references_stays_valid(admin: AdminClient, make_topics: MakeTopics) -> None:
     (name,) = make_topics("a", partitions=1)
     described = admin.describe_topics(TopicCollection([name]))[name].result()
     ids = {topic_id(described) for _ in range(5)}

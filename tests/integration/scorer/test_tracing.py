@@ -14,11 +14,11 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 def headers(rig: Rig, topic: str) -> dict[bytes | None, dict[str, bytes]]:
     """Trace headers of every committed record, by key."""
-    found = {}
+    trace_headers = {}
     for message in auditor.read(rig.bootstrap_servers, topic):
-        wanted = dict(message.headers() or [])
-        found[message.key()] = {n: v for n, v in wanted.items() if n.startswith("trace") and isinstance(v, bytes)}
-    return found
+        values = dict(message.headers() or [])
+        trace_headers[message.key()] = {n: v for n, v in values.items() if n.startswith("trace") and isinstance(v, bytes)}
+    return trace_headers
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def collector() -> Iterator[Collector]:
         yield running
 
 
-def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig, collector: Collector) -> None:
+def test_the_trace_of_an_event_continues_with_its_score(make_rig: MakeRig, collector: Collector) -> None:
     rig = make_rig(tracing={"endpoint": collector.endpoint}, output={"headers": ["version"]}).stocked()
     rig.produce(
         b'{"id": "1", "a": 1, "b": 2}', key=b"traced", headers=[("traceparent", PARENT.encode()), ("tracestate", b"v=1")]
@@ -42,12 +42,14 @@ def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig, collector: Co
     linked = {(link.trace_id.hex(), link.span_id.hex()) for span in spans for link in span.links}
     assert linked == {(TRACE, SPAN), (TRACE, "1" * 16)}
     assert sum(int(attributes(span)["messaging.batch.message_count"] or 0) for span in spans) == 4
-    told = attributes(spans[0])
-    assert told["scorer.version"] == "1.0.0"
-    assert {f"scorer.stage.{name}_seconds" for name in ("decode", "infer", "encode", "produce", "commit")} <= set(told)
+    span_attributes = attributes(spans[0])
+    assert span_attributes["scorer.version"] == "1.0.0"
+    assert {f"scorer.stage.{name}_seconds" for name in ("decode", "infer", "encode", "produce", "commit")} <= set(
+        span_attributes
+    )
     assert {"service.name": rig.name, "service.instance.id": f"{rig.name}.a"}.items() <= collector.resources[-1].items()
     scores = headers(rig, rig.scores_topic)
     assert scores[b"traced"] == {"traceparent": PARENT.encode(), "tracestate": b"v=1"}
-    own = {f"00-{span.trace_id.hex()}-{span.span_id.hex()}".encode() for span in spans}
-    assert {scores[key]["traceparent"][:-3] for key in (b"untraced", b"garbled")} <= own
+    parents = {f"00-{span.trace_id.hex()}-{span.span_id.hex()}".encode() for span in spans}
+    assert {scores[key]["traceparent"][:-3] for key in (b"untraced", b"garbled")} <= parents
     assert headers(rig, rig.dead_topic)[b"dead"]["traceparent"] == PARENT.replace(SPAN, "1" * 16).encode()

@@ -20,12 +20,12 @@ def hostile(rig: Rig, name: str, version: str) -> None:
 
 
 def refused(rig: Rig, version: str) -> str:
-    """Why the running scorer refuses a version, once it does."""
+    """Return the reason why the running scorer refuses a version, once it does."""
     reasons: list[str] = []
 
     def known() -> bool:
-        running = [one for one in rig.fleet() if one["state"] == "running"]
-        reasons[:] = [one["refused"][version] for one in running if version in one["refused"]]
+        running = [replica for replica in rig.fleet() if replica["state"] == "running"]
+        reasons[:] = [replica["refused"][version] for replica in running if version in replica["refused"]]
         return bool(reasons)
 
     until(known, f"the refusal of {version}")
@@ -99,7 +99,7 @@ def test_the_channel_is_followed_while_a_load_does_not_end_and_two_deaths_in_it_
     await_load(rig, "3.0.0")
     count = answered(rig, count)
     rig.promote("2.0.0", "without it")
-    until(lambda: "2.0.0" in {one["versions"]["champion"]["version"] for one in rig.fleet()}, "the next version")
+    until(lambda: "2.0.0" in {replica["versions"]["champion"]["version"] for replica in rig.fleet()}, "the next version")
     assert "the channel no longer names version 3.0.0" in scorer.said
     count = answered(rig, count)
     rig.assert_clean(events=count)

@@ -48,39 +48,39 @@ def write(rig: Rig, topic: str, key: bytes) -> None:
 
 
 def of_status(rig: Rig) -> None:
-    (found,) = json.loads(rig.run("scorer", "status", "scorer.yaml", "--json").stdout)["scorers"]
-    assert (found["scorer"], found["state"]) == (f"{rig.name}.a", "running")
+    (replica,) = json.loads(rig.run("scorer", "status", "scorer.yaml", "--json").stdout)["scorers"]
+    assert (replica["scorer"], replica["state"]) == (f"{rig.name}.a", "running")
 
 
 def of_lineage(rig: Rig) -> None:
     score = next(each for each in scores(rig) if each["source"]["partition"] == 0)
     place = "{topic}/{partition}/{offset}".format(**score["source"])
-    done = rig.run("scorer", "lineage", "scorer.yaml", place, "--json")
-    found = json.loads(done.stdout)
-    assert found["answer"]["score"] == score["score"]
-    assert [line for line in found["not_known"] if "unreadable records" in line], found["not_known"]
-    assert f"{rig.name}.swaps[0]@" in done.stderr
+    completed = rig.run("scorer", "lineage", "scorer.yaml", place, "--json")
+    lineage = json.loads(completed.stdout)
+    assert lineage["answer"]["score"] == score["score"]
+    assert [line for line in lineage["not_known"] if "unreadable records" in line], lineage["not_known"]
+    assert f"{rig.name}.swaps[0]@" in completed.stderr
     (dead,) = rig.dead()
     for flags in ((), ("--json",)):
-        said = rig.run("scorer", "lineage", "scorer.yaml", dead["source"], *flags).stdout
-        assert not {"\x1b", "\x9b", "\u202e", "\x07"} & set(said)
-        assert "[31m" in said
+        output = rig.run("scorer", "lineage", "scorer.yaml", dead["source"], *flags).stdout
+        assert not {"\x1b", "\x9b", "\u202e", "\x07"} & set(output)
+        assert "[31m" in output
 
 
 def of_tail(rig: Rig) -> None:
-    done = rig.run("scorer", "tail", "scorer.yaml", "--no-follow")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sum(isinstance(each, dict) and "score" in each for each in found) == COUNT
-    assert f"{rig.scores_topic}[0]@" in done.stderr
+    completed = rig.run("scorer", "tail", "scorer.yaml", "--no-follow")
+    records = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert sum(isinstance(each, dict) and "score" in each for each in records) == COUNT
+    assert f"{rig.scores_topic}[0]@" in completed.stderr
     dead = rig.run("scorer", "tail", "scorer.yaml", "--no-follow", "--dead").stdout
     assert not {"\x1b", "\x9b", "\u202e"} & set(dead)
 
 
 def of_audit(rig: Rig) -> None:
     """They are a fault, each with its position, and hide no other count."""
-    found = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json", code=1).stdout)
-    assert (found["scored"], found["missing"], found["unreadable"]) == (COUNT, 0, 3 * len(KINDS))
-    assert found["examples"]["unreadable"]
+    report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json", code=1).stdout)
+    assert (report["scored"], report["missing"], report["unreadable"]) == (COUNT, 0, 3 * len(KINDS))
+    assert report["examples"]["unreadable"]
 
 
 def of_rollout(rig: Rig) -> None:
@@ -89,4 +89,4 @@ def of_rollout(rig: Rig) -> None:
 
 def scores(rig: Rig) -> list[dict[str, Any]]:
     lines = rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()
-    return [found for line in lines if isinstance(found := json.loads(line), dict)]
+    return [record for line in lines if isinstance(record := json.loads(line), dict)]

@@ -43,8 +43,8 @@ class Group:
         assert self.scorers[replica].stop() == 0
         self.start(replica, base=base)
         self.wait_for_partitions()
-        answered = self._rig.answered()
-        until(lambda: self._rig.answered() >= answered + PROGRESS, "progress")
+        count_before = self._rig.answered()
+        until(lambda: self._rig.answered() >= count_before + PROGRESS, "progress")
 
     def wait_for_partitions(self) -> None:
         until(lambda: all(scorer.metric("scorer_assigned_partitions") == 3 for scorer in self.scorers.values()), "partitions")
@@ -55,7 +55,7 @@ class Group:
 
     def base_reports(self, *arguments: str) -> dict[str, Any]:
         """Return the JSON report of a command of the base version."""
-        done = subprocess.run(
+        completed = subprocess.run(
             [*self._base.command("scorer"), *arguments, "scorer.yaml", "--json"],
             cwd=self._rig.folder,
             env={**os.environ, **self._base.environment},
@@ -63,7 +63,7 @@ class Group:
             text=True,
             check=True,
         )
-        report: dict[str, Any] = json.loads(done.stdout)
+        report: dict[str, Any] = json.loads(completed.stdout)
         return report
 
 

@@ -59,10 +59,10 @@ def test_an_image_is_the_value_and_its_features_are_in_key_and_headers(make_rig:
         {"image": base64.b64encode(image(n % 256)).decode(), "price": n / 4, "store": n % 5, "name": f"e{n}"}
         for n in range(300)
     ]
-    told = ("--value", "image", "--base64", "--header", "store={store}", "--header", "ce_id={name}")
-    assert rig.emit(lines, *told, key="{price}") == 300
-    said = rig.run("scorer", "emit", "scorer.yaml", "--value", "image", code=2, stdin=b'{"picture": ""}\n').stderr
-    assert "line 1: the event has no field 'image' for its value" in said
+    options = ("--value", "image", "--base64", "--header", "store={store}", "--header", "ce_id={name}")
+    assert rig.emit(lines, *options, key="{price}") == 300
+    message = rig.run("scorer", "emit", "scorer.yaml", "--value", "image", code=2, stdin=b'{"picture": ""}\n').stderr
+    assert "line 1: the event has no field 'image' for its value" in message
     assert "the newest 300 events" in rig.run("scorer", "check", "scorer.yaml").stderr
     scorer = rig.start().ready()
     rig.produce(image(1), key=b"1", headers=[("ce_id", b"default")])
@@ -99,8 +99,8 @@ def test_a_topic_of_image_files_goes_to_the_models_own_decoder(make_rig: MakeRig
     rig.push(folder, "1.0.0", "--op-domain", files.DOMAIN)
     rig.promote("1.0.0")
     rig.create()
-    said = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
-    (image,) = [line for line in said.splitlines() if line.startswith("image ")]
+    output = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
+    (image,) = [line for line in output.splitlines() if line.startswith("image ")]
     assert image.split(maxsplit=1)[1].rstrip() == "the bytes of uint8[-1] up to 2000000  value  required"
     scorer = rig.start().ready()
     sizes = [(1 + n % 40, 1 + n % 30) for n in range(60)]
@@ -120,12 +120,12 @@ def test_a_topic_of_image_files_goes_to_the_models_own_decoder(make_rig: MakeRig
     rig.assert_audited(events=61)
 
 
-def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> None:
+def test_commands_describe_values_from_keys_and_headers(make_rig: MakeRig) -> None:
     rig = make_rig(input={"format": "bytes", "id": "header:ce_id"})
     rig.push(models.package(rig.folder / "images", images, IMAGES), "1.0.0")
     rig.promote("1.0.0")
-    said = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
-    lines = [" ".join(line.split()) for line in said.splitlines()]
+    output = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
+    lines = [" ".join(line.split()) for line in output.splitlines()]
     assert lines[lines.index("field type from if absent") :][1:5] == [
         "image the bytes of uint8[192] value required",
         "price float32 key required",
@@ -137,5 +137,5 @@ def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> No
     assert schema["description"].startswith(
         "Elsewhere in the record: image (bytes of uint8) from value, price (float32) from key"
     )
-    said = rig.run("scorer", "check", "scorer.yaml", "--set", "input.format=float32", code=1).stderr
-    assert "no field is inside the value, and input.format float32 reads fields; use bytes" in said
+    output = rig.run("scorer", "check", "scorer.yaml", "--set", "input.format=float32", code=1).stderr
+    assert "no field is inside the value, and input.format float32 reads fields; use bytes" in output

@@ -16,8 +16,8 @@ WORKERS = 2
 
 
 def processes(supervisor: ScorerProcess) -> list[int]:
-    found = dict(re.findall(r"worker (\d+) is process (\d+)", supervisor.said))
-    return [int(found[number]) for number in sorted(found)]
+    pids = dict(re.findall(r"worker (\d+) is process (\d+)", supervisor.said))
+    return [int(pids[number]) for number in sorted(pids)]
 
 
 def shared(rig: Rig, owners: Sequence[str]) -> bool:
@@ -58,7 +58,7 @@ def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: 
     assert {row["state"] for row in rig.fleet()} == {"stopped"}
 
 
-def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: MakeRig) -> None:
+def test_workers_shut_down_cleanly_when_their_supervisor_is_killed(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     supervisor = started(rig)
     pids = processes(supervisor)
@@ -74,14 +74,17 @@ def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: Mak
     rig.assert_clean(events=count, scored=count)
 
 
-def test_what_stops_one_before_any_has_served_stops_all_with_one_message(make_rig: MakeRig) -> None:
+def test_an_error_before_any_worker_serves_stops_all_with_one_message(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
-    for flag, code, said in (("output.topic=nowhere", 2, "topic nowhere does not exist"), ("model.tag=nowhere", 3, "nowhere")):
+    for flag, code, message in (
+        ("output.topic=nowhere", 2, "topic nowhere does not exist"),
+        ("model.tag=nowhere", 3, "nowhere"),
+    ):
         supervisor = rig.start("w", "--set", flag, workers=3)
         assert supervisor.wait() == code, supervisor.said
         (error,) = (line for line in supervisor.lines() if line["level"] == "CRITICAL")
         assert (error["code"], error["scorer"]) == (code, f"{rig.name}.w")
-        assert said in error["message"]
+        assert message in error["message"]
         assert not any(map(alive, processes(supervisor)))
     run = ("scorer", "run", "scorer.yaml", "--workers", "2", "--set")
     assert "http.listen: worker 1" in rig.run(*run, "http.listen=127.0.0.1:65535", code=2).stderr

@@ -55,7 +55,7 @@ class SecuredBroker:
 
     @property
     def administrator(self) -> str:
-        """`host:port` at which everybody may do everything."""
+        """Return the `host:port` at which every client has all rights."""
         return self._broker.bootstrap_servers
 
     def admin(self) -> AdminClient:

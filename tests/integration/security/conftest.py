@@ -34,11 +34,11 @@ class Secured:
     def mutual(self, **changes: Any) -> dict[str, Any]:
         """The section `kafka.security` of the client that has a certificate."""
         files = self.broker.certificates
-        own = {"certificate_file": str(files.client.certificate), "key_file": str(files.client.key)}
-        return {"protocol": "SSL", "ca_file": str(files.ca), **own} | changes
+        client_identity = {"certificate_file": str(files.client.certificate), "key_file": str(files.client.key)}
+        return {"protocol": "SSL", "ca_file": str(files.ca), **client_identity} | changes
 
     def configure(self, listener: str, security: dict[str, Any]) -> Rig:
-        """The rig as somebody who may only do what the broker allows this user."""
+        """Configure the rig with the rights of this user only."""
         self.rig.configuration["kafka"].pop("security", None)
         self.rig.configure(kafka={"bootstrap_servers": self.broker.address(listener), "security": security})
         return self.rig
@@ -48,10 +48,10 @@ class Secured:
 
     def checks(self, code: int | None = 1) -> dict[str, dict[str, Any]]:
         """The findings of `scorer check` that are not ok, by name. `code`: what it has to end with; None: with any."""
-        done = self.rig.run("scorer", "check", "scorer.yaml", "--json", code=None)
-        found = {finding["check"]: finding for finding in json.loads(done.stdout)["checks"] if not finding["ok"]}
-        assert code in (None, done.returncode), found
-        return found
+        completed = self.rig.run("scorer", "check", "scorer.yaml", "--json", code=None)
+        failed_checks = {finding["check"]: finding for finding in json.loads(completed.stdout)["checks"] if not finding["ok"]}
+        assert code in (None, completed.returncode), failed_checks
+        return failed_checks
 
 
 @pytest.fixture(scope="package")
@@ -60,13 +60,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with SecuredBroker(tmp_path_factory.mktemp("secured") / "certificates") as broker:
         users = {component: list(needed(NAME).values()) for component, needed in rights.COMPONENTS.items()}
         for component, needed in rights.COMPONENTS.items():
-            for left_out in needed(NAME):
-                users[without(component, left_out)] = [right for name, right in needed(NAME).items() if name != left_out]
+            for missing in needed(NAME):
+                users[without(component, missing)] = [right for name, right in needed(NAME).items() if name != missing]
         broker.users(users)
         broker.grant({"mtls": list(rights.scorer(NAME).values())})
-        made = Secured(broker, tmp_path_factory.mktemp("rig"))
-        yield made
-        made.rig.close()
+        secured_rig = Secured(broker, tmp_path_factory.mktemp("rig"))
+        yield secured_rig
+        secured_rig.rig.close()
 
 
 def without(component: str, right: str) -> str:

@@ -160,7 +160,7 @@ def relay_auditor(name: str) -> dict[str, Right]:
 
 
 def console(name: str) -> dict[str, Right]:
-    """`scorer console`, read-only. It does not end where one is missing, but says so on its pages."""
+    """`scorer console`, read-only. If one is missing, it reports this on its pages and does not end."""
     return {
         part: (TOPIC, f"{name}.{part}", READ)
         for part in ("status", "swaps", "scores", "dead", "dead.replayed", "rollouts", "runs")

@@ -140,8 +140,8 @@ class ShippedRegions:
                 after.callback(self._start_scorer)
             if "rollback" in words:
                 self._promote_newer_version(region)
-            done = warm.run([command(words[0]), *words[1:]], self.pod(region, step.place), stdin)
-        return done.returncode, (done.stdout + done.stderr).decode()
+            completed = warm.run([command(words[0]), *words[1:]], self.pod(region, step.place), stdin)
+        return completed.returncode, (completed.stdout + completed.stderr).decode()
 
     def _create_users_and_topics(self) -> None:
         broker = self._secured.broker
@@ -212,12 +212,12 @@ class ShippedRegions:
 
     def _promote_newer_version(self, region: str) -> None:
         words = ("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--reason", "the test of a rollback", "--wait")
-        done = warm.run([command(words[0]), *words[1:]], self.pod(region, PROMOTER))
-        assert done.returncode == 0, done.stderr.decode()
+        completed = warm.run([command(words[0]), *words[1:]], self.pod(region, PROMOTER))
+        assert completed.returncode == 0, completed.stderr.decode()
 
     def _is_copied(self, region: str, place: str) -> bool:
-        done = warm.run([command("publisher"), "status", "publisher.yaml", "--json"], self.pod(region, place))
-        rows = json.loads(done.stdout)["partitions"]
+        completed = warm.run([command("publisher"), "status", "publisher.yaml", "--json"], self.pod(region, place))
+        rows = json.loads(completed.stdout)["partitions"]
         return bool(rows) and all(row["lag_records"] == 0 for row in rows)
 
 

@@ -13,7 +13,7 @@ SOON_SECONDS = 60.0  # to an end: not one try after another for ever; on a busy 
 
 
 def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, Any], tuple[str, ...]]]:
-    """A listener, how a client comes to it, and what the client is told."""
+    """Yield a listener, the client's settings, and the parts of the error message."""
     files = secured.broker.certificates
     tls = {"protocol": "SSL", "ca_file": str(files.ca)}
     (secured.folder / "wrong").write_text("something else")
@@ -27,22 +27,22 @@ def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, Any], tuple[str,
     foreign = {"protocol": "SSL", "ca_file": str(files.foreign_ca)}
     yield "MUTUAL", foreign, ("authority that is not trusted", "kafka.security.ca_file")
     yield "MUTUAL", tls, ("requires a client certificate",)
-    for identity, said in (
+    for identity, message in (
         (files.foreign_client, f"refuses kafka.security.certificate_file ({files.foreign_client.certificate})"),
         (files.expired_client, f"kafka.security.certificate_file ({files.expired_client.certificate}) expired on"),
     ):
-        yield "MUTUAL", secured.mutual(certificate_file=str(identity.certificate), key_file=str(identity.key)), (said,)
+        yield "MUTUAL", secured.mutual(certificate_file=str(identity.certificate), key_file=str(identity.key)), (message,)
     yield "MUTUAL", {"protocol": "PLAINTEXT"}, ("speaks TLS, but kafka.security.protocol is PLAINTEXT",)
 
 
 @pytest.mark.timeout(900)
-def test_what_is_wrong_is_told_soon_and_clearly(secured: Secured) -> None:
+def test_authentication_errors_are_reported_soon_and_clearly(secured: Secured) -> None:
     for listener, security, parts in refusals(secured):
         secured.configure(listener, security)
         began = time.monotonic()
-        said = secured.rig.run("scorer", "run", "scorer.yaml", code=3).stderr
+        message = secured.rig.run("scorer", "run", "scorer.yaml", code=3).stderr
         assert time.monotonic() - began < SOON_SECONDS
-        assert all(part in said for part in parts), said
+        assert all(part in message for part in parts), message
 
 
 def test_every_way_of_authentication_works(secured: Secured) -> None:
@@ -63,9 +63,9 @@ def test_every_way_of_authentication_works(secured: Secured) -> None:
 
 def test_a_listener_that_does_not_answer_over_plaintext(secured: Secured) -> None:
     address = ("--bootstrap-servers", secured.broker.address("CLEAR"), "--timeout", "1")
-    said = secured.rig.run("publisher", "audit", *address, "--input", "in", "--output", "out", code=4).stderr
-    assert "accepts connections but does not answer over PLAINTEXT" in said
-    assert "kafka.security.protocol" in said
+    message = secured.rig.run("publisher", "audit", *address, "--input", "in", "--output", "out", code=4).stderr
+    assert "accepts connections but does not answer over PLAINTEXT" in message
+    assert "kafka.security.protocol" in message
 
 
 def test_a_password_that_ends_ends_a_running_scorer(secured: Secured) -> None:

@@ -1,5 +1,5 @@
 """A relay's users on a secured broker: every setting of both sides, the least rights of each, each one missing, a password that
-ends. One broker stands for both clusters, as two users of it: what either may do is told apart by the user."""
+ends. One broker stands for both clusters, as two users of it: the rights differ by user."""
 
 import threading
 import time
@@ -90,7 +90,7 @@ def test_a_right_that_is_missing_is_named(secured: Secured, rig: RelayRig, side:
     assert names(f"{caught.value} {caught.value.hint}", needed[right]), caught.value
 
 
-def test_a_password_that_is_wrong_is_said_at_once_with_its_side(secured: Secured, rig: RelayRig) -> None:
+def test_a_wrong_password_is_reported_at_once_with_its_side(secured: Secured, rig: RelayRig) -> None:
     (rig.folder / "wrong").write_text("something else")
     address, security = login(secured, "source")
     connect(rig, source=(address, security | {"password_file": "wrong"}), destination=login(secured, "destination"))
@@ -103,18 +103,18 @@ def test_a_password_that_is_wrong_is_said_at_once_with_its_side(secured: Secured
 def test_check_names_every_missing_right_at_once(secured: Secured, rig: RelayRig) -> None:
     secured.broker.users({"nobody": []})
     connect(rig, source=login(secured, "nobody"), destination=login(secured, "nobody"))
-    found = rig.json("check", code=1)["checks"]
-    said = " ".join(f"{check['detail']} {check['hint']}" for check in found if check["check"] == "rights")
+    checks = rig.json("check", code=1)["checks"]
+    text = " ".join(f"{check['detail']} {check['hint']}" for check in checks if check["check"] == "rights")
     for needed in SIDES.values():
-        assert all(names(said, right) for right in needed(NAME).values()), said
+        assert all(names(text, right) for right in needed(NAME).values()), text
 
 
 def test_check_names_groups_and_patterns_that_are_not_visible(secured: Secured, rig: RelayRig) -> None:
     connect(rig, source=login(secured, "source"), destination=login(secured, "destination"))
     flags = ("--set", "source.groups=[hidden]", "--set", f"source.topics=[{rig.topic}, ^nowhere]")
-    found = {check["check"]: check for check in rig.json("check", *flags, code=1)["checks"] if check["check"] != "topic"}
-    assert found["group"]["detail"].startswith("consumer group hidden is not visible to this user: ")
-    assert names(f"{found['group']['detail']} {found['group']['hint']}", (rights.GROUP, "hidden", rights.DESCRIBE))
+    checks = {check["check"]: check for check in rig.json("check", *flags, code=1)["checks"] if check["check"] != "topic"}
+    assert checks["group"]["detail"].startswith("consumer group hidden is not visible to this user: ")
+    assert names(f"{checks['group']['detail']} {checks['group']['hint']}", (rights.GROUP, "hidden", rights.DESCRIBE))
     details = [check["detail"] for check in rig.json("check", *flags, code=1)["checks"]]
     assert any(detail.startswith("^nowhere matches no topic of ") for detail in details), details
 
@@ -127,9 +127,9 @@ def audits_with_the_least_rights(secured: Secured, rig: RelayRig) -> None:
     connect(rig, **{side: login(secured, user) for side, user in users.items()})
     assert rig.json("audit")["clean"]
     for side, needed in sides.items():
-        for left_out, right in needed.items():
-            user = f"auditor-{side}-without-{left_out}"
-            secured.broker.users({user: [allowed for name, allowed in needed.items() if name != left_out]})
+        for missing, right in needed.items():
+            user = f"auditor-{side}-without-{missing}"
+            secured.broker.users({user: [allowed for name, allowed in needed.items() if name != missing]})
             connect(rig, **{each: login(secured, one) for each, one in (users | {side: user}).items()})
             with pytest.raises(Fatal) as caught:
                 count_copies(load(rig.path).settings)

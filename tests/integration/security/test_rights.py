@@ -41,44 +41,44 @@ CASES = [
 ]
 
 
-def names(said: str, right: Right) -> bool:
+def names(message: str, right: Right) -> bool:
     """Whether an error names the right and the resource, and a command that grants it."""
     kind, name, operation = right
     resource = kind.name.lower().replace("_", "-")
-    stated = re.search(rf"no right to {operation.name.title()} on {resource} '{re.escape(name.removesuffix('*'))}", said)
-    return bool(stated) and "kafka-acls.sh" in said and f"--{resource} {name.removesuffix('*')}" in said
+    stated = re.search(rf"no right to {operation.name.title()} on {resource} '{re.escape(name.removesuffix('*'))}", message)
+    return bool(stated) and "kafka-acls.sh" in message and f"--{resource} {name.removesuffix('*')}" in message
 
 
 @pytest.mark.parametrize(("component", "right"), CASES)
 def test_a_right_that_is_missing_is_named(secured: Secured, component: str, right: str) -> None:
     rig = secured.as_user(without(component, right))
-    said = rig.run(*COMMANDS[component], code=3).stderr
-    assert names(said, rights.COMPONENTS[component](NAME)[right]), said
-    assert f"run it as the {roles.role_of(COMMANDS[component])} (deploy/rights.md), or grant" in said
+    message = rig.run(*COMMANDS[component], code=3).stderr
+    assert names(message, rights.COMPONENTS[component](NAME)[right]), message
+    assert f"run it as the {roles.role_of(COMMANDS[component])} (deploy/rights.md), or grant" in message
 
 
 def test_check_names_every_missing_right_at_once(secured: Secured) -> None:
     secured.broker.users({"stranger": []})
     secured.as_user("stranger")
-    found = secured.checks()["rights"]
-    assert f"no right to Read on topic '{NAME}.events'" in found["detail"]
+    rights_check = secured.checks()["rights"]
+    assert f"no right to Read on topic '{NAME}.events'" in rights_check["detail"]
     for part in ("scores", "dead", "status", "swaps"):
-        assert f"no right to Write on topic '{NAME}.{part}'" in found["detail"]
-    assert "--allow-principal User:stranger --operation Write" in found["hint"]
+        assert f"no right to Write on topic '{NAME}.{part}'" in rights_check["detail"]
+    assert "--allow-principal User:stranger --operation Write" in rights_check["hint"]
     secured.as_user(without("scorer", "transactions"))
     assert "no right to Write on transactional-id" in secured.checks()["rights"]["detail"]
     secured.broker.users({"maker": [*rights.scorer(NAME).values(), (rights.TOPIC, f"{NAME}.new", rights.WRITE)]})
     changed = ("--create", "--set", f"output.topic={NAME}.new", "--json")
-    said = secured.as_user("maker").run("scorer", "check", "scorer.yaml", *changed, code=1).stdout
-    assert f"no right to Create on topic '{NAME}.new'" in said
+    output = secured.as_user("maker").run("scorer", "check", "scorer.yaml", *changed, code=1).stdout
+    assert f"no right to Create on topic '{NAME}.new'" in output
 
 
-def test_check_tells_topics_that_do_not_exist_apart_from_topics_that_are_not_visible(secured: Secured) -> None:
+def test_check_distinguishes_missing_topics_from_invisible_topics(secured: Secured) -> None:
     rig = secured.as_user("scorer")
 
     def details(*flags: str, code: int = 0) -> dict[str, str]:
-        done = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)
-        return {finding["check"]: finding["detail"] + finding["hint"] for finding in done["checks"]}
+        report = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)
+        return {finding["check"]: finding["detail"] + finding["hint"] for finding in report["checks"]}
 
     invisible = "not visible to this user, whether or not they exist: "
     optional = f"{NAME}.dead.replayed (scorer replay), {NAME}.scores.corrections (scorer rescore)"
@@ -89,8 +89,8 @@ def test_check_tells_topics_that_do_not_exist_apart_from_topics_that_are_not_vis
     assert "--operation Read --topic nowhere" in labels
     secured.broker.users({"describer": [*rights.scorer(NAME).values(), (rights.TOPIC, "nowhere", rights.DESCRIBE)]})
     secured.as_user("describer")
-    found = details("--set", "labels.topic=nowhere", code=1)
-    assert found["labels"].startswith("topic nowhere does not exist")
+    findings = details("--set", "labels.topic=nowhere", code=1)
+    assert findings["labels"].startswith("topic nowhere does not exist")
     secured.as_user(without("scorer", "input"))
     assert f"no right to see whether these topics exist: {NAME}.events" in details(code=1)["rights"]
 
@@ -143,24 +143,24 @@ def test_a_scorer_with_tables_needs_read_on_their_topics(secured: Secured) -> No
     secured.rig.make_topic(topic, 2)
     flags = ("--set", f"tables.customers.topic={topic}")
     secured.broker.users({"table-reader": [*rights.scorer(NAME).values(), (rights.TOPIC, topic, rights.READ)]})
-    refused = secured.as_user("scorer").run("scorer", "run", "scorer.yaml", *flags, code=3).stderr
-    assert f"no right to Read on topic '{topic}'" in refused
+    message = secured.as_user("scorer").run("scorer", "run", "scorer.yaml", *flags, code=3).stderr
+    assert f"no right to Read on topic '{topic}'" in message
     rig = secured.as_user("table-reader")
     scorer = rig.start("with-table", *flags).ready()
     rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "C-1", *flags, code=1)
     secured.as_user("watcher").run("scorer", "tables", "scorer.yaml", *flags)
-    refused = rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "C-1", *flags, code=3).stderr
-    assert "run it as the auditor (deploy/rights.md), or grant" in refused
+    message = rig.run("scorer", "tables", "get", "scorer.yaml", "customers", "C-1", *flags, code=3).stderr
+    assert "run it as the auditor (deploy/rights.md), or grant" in message
     assert scorer.stop() == 0
     assert "no right" not in scorer.said
 
 
 def test_the_judge_reads_with_its_least_rights(secured: Secured) -> None:
-    said = secured.as_user("judge").run("scorer", "judge", "scorer.yaml", "--to", "1", "--json", code=1)
-    assert json.loads(said.stdout)["verdict"] == "hold"
+    completed = secured.as_user("judge").run("scorer", "judge", "scorer.yaml", "--to", "1", "--json", code=1)
+    assert json.loads(completed.stdout)["verdict"] == "hold"
 
 
-def test_a_rollout_goes_its_way_with_the_least_rights(secured: Secured) -> None:
+def test_a_rollout_works_with_the_least_rights(secured: Secured) -> None:
     path = secured.rig.folder / "plan.yaml"
     path.write_text("candidate: 2.0.0\nsteps: [{canary: 50%}, {promote: true}]\n")
     secured.as_user("watcher").run("scorer", "promote", "scorer.yaml", "--to", "1.0.0")
@@ -181,7 +181,7 @@ def test_a_rollout_goes_its_way_with_the_least_rights(secured: Secured) -> None:
     assert "no right" not in controller.said
 
 
-def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_away(secured: Secured) -> None:
+def test_the_console_reads_with_its_least_rights_and_names_a_revoked_right(secured: Secured) -> None:
     needed = rights.console(NAME)
     secured.broker.users({"console": list(needed.values())})
     with console(secured.as_user("console")) as address:
@@ -206,7 +206,7 @@ def scored(secured: Secured) -> int:
     ("right", "delivery"),
     [*((right, "exactly-once") for right in ("output", "input", "group", "transactions")), ("output", "at-least-once")],
 )
-def test_a_right_that_is_taken_away_ends_a_running_scorer(secured: Secured, right: str, delivery: str) -> None:
+def test_a_revoked_right_ends_a_running_scorer(secured: Secured, right: str, delivery: str) -> None:
     user = f"revoked-{right}-{delivery}"
     needed = rights.scorer(NAME)
     secured.broker.users({user: list(needed.values())})

@@ -28,9 +28,9 @@ EVERYTHING = {"debug": "all", "log_level": 7}
 """The client's own log, as loud as it can be."""
 
 
-def heard(rig: Rig, *arguments: str, program: str = "scorer") -> str:
-    done = warm.run([command(program), *arguments], rig.folder)
-    return (done.stdout + done.stderr).decode()
+def output_of(rig: Rig, *arguments: str, program: str = "scorer") -> str:
+    completed = warm.run([command(program), *arguments], rig.folder)
+    return (completed.stdout + completed.stderr).decode()
 
 
 @pytest.fixture
@@ -41,24 +41,24 @@ def loud(secured: Secured) -> Iterator[Secured]:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_no_command_tells_a_password_that_the_broker_refuses(loud: Secured, words: str) -> None:
+def test_no_command_prints_a_password_that_the_broker_refuses(loud: Secured, words: str) -> None:
     secret = "hush-hush-0815"
     (loud.folder / "refused").write_text(secret)
     rig = loud.configure("SCRAM", loud.login("scorer", password_file="refused"))
     verb, *flags = words.split()
-    said = heard(rig, verb, "scorer.yaml", *flags)
-    assert said
-    assert secret not in said
+    output = output_of(rig, verb, "scorer.yaml", *flags)
+    assert output
+    assert secret not in output
 
 
-def test_a_scorer_that_works_tells_nothing_either(loud: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_scorer_prints_no_password(loud: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     security = loud.login("scorer")
     del security["password_file"]
     monkeypatch.setenv("SCORER_KAFKA__SECURITY__PASSWORD", loud.broker.password)
     rig = loud.configure("SCRAM", security)
     Rig.tested_keys.add("kafka.security.password")
-    more = (f"tracing.endpoint={URL}", f"kafka.extra={{sasl.oauthbearer.client.secret: '{CANARY}'}}")
-    scorer = rig.start("loud", "--log-level", "DEBUG", *(word for flag in more for word in ("--set", flag))).ready()
+    settings = (f"tracing.endpoint={URL}", f"kafka.extra={{sasl.oauthbearer.client.secret: '{CANARY}'}}")
+    scorer = rig.start("loud", "--log-level", "DEBUG", *(word for flag in settings for word in ("--set", flag))).ready()
     monkeypatch.delenv("SCORER_KAFKA__SECURITY__PASSWORD")
     loud.as_user("producer").emit(events(3))
     until(lambda: scorer.metric("scorer_events_total") > 0, "an event")
@@ -83,13 +83,13 @@ def test_the_audit_takes_a_file_of_client_properties_and_keeps_it(secured: Secur
     file.write_text("# an auditor\n\n" + "".join(f"{key} = {value}\n" for key, value in lines.items()))
     address = secured.broker.address("SCRAM")
     topics = ("--bootstrap-servers", address, "--input", f"{NAME}.events", "--output", f"{NAME}.scores", "--json")
-    told = ("--dead", f"{NAME}.dead", "--kafka-config", str(file))
-    done = json.loads(heard(rig, "audit", *topics, *told, program="publisher"))
-    assert "missing" in done
+    options = ("--dead", f"{NAME}.dead", "--kafka-config", str(file))
+    report = json.loads(output_of(rig, "audit", *topics, *options, program="publisher"))
+    assert "missing" in report
     file.write_text(file.read_text().replace("sasl.password = ", "sasl.password "))
-    said = heard(rig, "audit", *topics, *told, program="publisher")
-    assert f"{file}:6" in " ".join(said.replace("│", "").split()) or "has no '='" in said
-    assert secured.broker.password not in said
+    output = output_of(rig, "audit", *topics, *options, program="publisher")
+    assert f"{file}:6" in " ".join(output.replace("│", "").split()) or "has no '='" in output
+    assert secured.broker.password not in output
 
 
 WRITTEN: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
@@ -108,11 +108,11 @@ def test_a_password_in_the_wrong_place_is_refused_and_not_repeated(secured: Secu
             del security["password_file"]
         values["kafka"]["security"] = security
         secured.rig.path.write_text(yaml.safe_dump(values))
-        said = secured.rig.run("scorer", "config", "scorer.yaml", *flags, code=2).stderr
-        assert "kafka.security.passwor" in said
-        assert "password_file" in said or "the nearest valid name is 'password'" in said
-        assert "hush-1" not in said
+        message = secured.rig.run("scorer", "config", "scorer.yaml", *flags, code=2).stderr
+        assert "kafka.security.passwor" in message
+        assert "password_file" in message or "the nearest valid name is 'password'" in message
+        assert "hush-1" not in message
     secured.rig.path.write_text("kafka:\n  extra:\n    sasl.password: hush-1: hush-2\n")
-    said = secured.rig.run("scorer", "config", "scorer.yaml", code=2).stderr
-    assert "in line 3" in said
-    assert "hush" not in said
+    message = secured.rig.run("scorer", "config", "scorer.yaml", code=2).stderr
+    assert "in line 3" in message
+    assert "hush" not in message

@@ -101,8 +101,8 @@ def printed(program: str, words: list[str], caplog: pytest.LogCaptureFixture) ->
     """What the command raises, and everything that it prints, logs and raises as text."""
     caplog.clear()
     caplog.set_level(logging.DEBUG)
-    done = CliRunner().invoke(PROGRAMS[program], words)
-    return done.exception, f"{done.output}{done.exception}{done.exception!r}{caplog.text}"
+    result = CliRunner().invoke(PROGRAMS[program], words)
+    return result.exception, f"{result.output}{result.exception}{result.exception!r}{caplog.text}"
 
 
 SECRETS: dict[str, dict[str, Any]] = {
@@ -156,11 +156,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(folder: Path, over: dict[str, dict[str, Any]], kafka: dict[str, Any]) -> None:
     """Every configuration, with these values over its own, and with these settings of every cluster."""
     for name, values in SECRETS.items():
-        whole = merged(values, over.get(name, {}))
+        document = merged(values, over.get(name, {}))
         for section in ("kafka", "source", "destination"):
-            if section in whole:
-                whole[section] = merged(whole[section], kafka)
-        (folder / name).write_text(yaml.safe_dump(whole))
+            if section in document:
+                document[section] = merged(document[section], kafka)
+        (folder / name).write_text(yaml.safe_dump(document))
 
 
 @pytest.mark.parametrize(("program", "name", "command"), CONFIGURED)
@@ -169,9 +169,9 @@ def test_a_fault_between_settings_prints_no_password(
 ) -> None:
     login = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": USER}
     write(folder, FAULTS, {"bootstrap_servers": "127.0.0.1:1", "security": login})
-    error, said = printed(program, line(program, name, command), caplog)
-    assert seen_in(said) == []
-    assert isinstance(error, SettingsError | Fatal), said
+    error, output = printed(program, line(program, name, command), caplog)
+    assert seen_in(output) == []
+    assert isinstance(error, SettingsError | Fatal), output
 
 
 @pytest.mark.parametrize(("program", "name", "command"), CALLED)
@@ -182,9 +182,9 @@ def test_a_service_that_refuses_a_password_has_no_command_print_it(
     del login["password_file"]
     broker = {"bootstrap_servers": secured.broker.address("SCRAM"), "security": login}
     write(folder, {}, broker | {"extra": {"debug": "all", "log_level": 7}})
-    _, said = printed(program, line(program, name, command), caplog)
-    assert seen_in(said) == []
-    assert "Usage" not in said, said
+    _, output = printed(program, line(program, name, command), caplog)
+    assert seen_in(output) == []
+    assert "Usage" not in output, output
 
 
 @pytest.mark.parametrize(("program", "name", "command"), [p for p in COMMANDS if p.values[0] == "model-registry"])

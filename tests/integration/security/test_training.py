@@ -36,13 +36,13 @@ def ground(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Ground
     users = {component: list(needed.values()) for component, needed in WORK.items()}
     users[RECORDING] = [*WORK["training"].values(), *rights.recorder(NAME).values(), *rights.run_reader(NAME).values()]
     for component, right in CASES:
-        users[without(component, right)] = [given for name, given in WORK[component].items() if name != right]
+        users[without(component, right)] = [granted for name, granted in WORK[component].items() if name != right]
     users[DESCRIBES] = [*users[without("training", "trigger")], rights.trigger(NAME)["trigger"]]
     secured.broker.users(users)
     folder = tmp_path_factory.mktemp("ground") / NAME
-    made = Ground(secured.broker.administrator, folder, None, 2013, champion=False)
+    training_ground = Ground(secured.broker.administrator, folder, None, 2013, champion=False)
     (folder / "password").write_text(PASSWORD)
-    return made
+    return training_ground
 
 
 def as_user(secured: Secured, ground: Ground, user: str) -> Path:
@@ -57,8 +57,8 @@ def lag(secured: Secured, ground: Ground, user: str) -> int:
     """What KEDA adds up: where the labels' partitions end, less what their group has committed. Raises KafkaException."""
     admin = AdminClient(properties(secured, user))
     partitions = [TopicPartition(ground.labels_topic, number) for number in range(PARTITIONS)]
-    found = admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    ends: int = sum(future.result(ANSWER_SECONDS).offset for future in found.values())
+    futures = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    ends: int = sum(future.result(ANSWER_SECONDS).offset for future in futures.values())
     group = f"{NAME}.training"
     offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(ANSWER_SECONDS)
     committed: int = sum(partition.offset for partition in offsets.topic_partitions or [])
@@ -81,22 +81,22 @@ def test_a_run_works_with_the_least_rights_and_its_trigger_sees_it(secured: Secu
     as_user(secured, ground, "training")
     run = ground.training("run")
     document, _ = run.communicate(timeout=120)
-    said = (ground.folder / "log").read_text()
-    assert run.returncode == 0, said
+    log_text = (ground.folder / "log").read_text()
+    assert run.returncode == 0, log_text
     assert json.loads(document)["outcome"] == "promoted"
-    assert "no right" not in said
-    assert "not written to trained.runs: Broker: Topic authorization failed" in said
+    assert "no right" not in log_text
+    assert "not written to trained.runs: Broker: Topic authorization failed" in log_text
     assert lag(secured, ground, "trigger") == 0
 
 
 def test_a_run_with_the_right_on_the_topic_of_runs_writes_its_events(secured: Secured, ground: Ground) -> None:
     as_user(secured, ground, RECORDING)
-    written = len((ground.folder / "log").read_text())
+    log_length = len((ground.folder / "log").read_text())
     run = ground.training("run")
     document, _ = run.communicate(timeout=120)
-    said = (ground.folder / "log").read_text()[written:]
-    assert (run.returncode, json.loads(document)["outcome"]) == (0, "nothing-new"), said
-    assert "was not written" not in said
+    log_text = (ground.folder / "log").read_text()[log_length:]
+    assert (run.returncode, json.loads(document)["outcome"]) == (0, "nothing-new"), log_text
+    assert "was not written" not in log_text
     listed = ground.training("list")
     rows, _ = listed.communicate(timeout=120)
     outcomes = [row["outcome"] for row in json.loads(rows)]
@@ -118,16 +118,16 @@ def test_a_run_without_the_right_to_the_lease_names_it(secured: Secured, ground:
     assert refused(raised.value, WORK["training"]["lease"])
 
 
-@pytest.mark.parametrize("lacking", ["labels", "trigger", "all but Describe"])
-def test_what_a_run_lacks_to_commit_is_named(secured: Secured, ground: Ground, lacking: str) -> None:
+@pytest.mark.parametrize("missing", ["labels", "trigger", "all but Describe"])
+def test_the_missing_right_to_commit_is_named(secured: Secured, ground: Ground, missing: str) -> None:
     training, settings = load(as_user(secured, ground, "training"))
     frozen = freeze(settings, training, time.time_ns() // 1_000_000)
-    user = DESCRIBES if lacking == "all but Describe" else without("training", lacking)
+    user = DESCRIBES if missing == "all but Describe" else without("training", missing)
     _, settings = load(as_user(secured, ground, user))
     with pytest.raises(Fatal) as raised:
         commit(settings, frozen)
-    kind, name, _ = WORK["training"]["labels" if lacking == "labels" else "trigger"]
-    assert refused(raised.value, (kind, name, rights.DESCRIBE if lacking == "trigger" else rights.READ))
+    kind, name, _ = WORK["training"]["labels" if missing == "labels" else "trigger"]
+    assert refused(raised.value, (kind, name, rights.DESCRIBE if missing == "trigger" else rights.READ))
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,12 @@ def example() -> RunHistory:
 def read(python: Path, folder: Path) -> dict[str, Any]:
     """Return all runs that MLflow reads from the folder, by id."""
     variables = {**os.environ, "MLFLOW_ALLOW_FILE_STORE": "true"}
-    done = subprocess.run([python, "-c", READ, folder.as_uri()], capture_output=True, text=True, check=False, env=variables)
-    if done.returncode:
-        raise SystemExit(f"mlflow cannot read the export:\n{done.stderr}")
-    document: dict[str, Any] = json.loads(done.stdout)
+    completed = subprocess.run(
+        [python, "-c", READ, folder.as_uri()], capture_output=True, text=True, check=False, env=variables
+    )
+    if completed.returncode:
+        raise SystemExit(f"mlflow cannot read the export:\n{completed.stderr}")
+    document: dict[str, Any] = json.loads(completed.stdout)
     return document
 
 

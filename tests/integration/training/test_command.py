@@ -35,13 +35,13 @@ class Stage(NamedTuple):
 
     def run(self, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [*TRAIN, "run", "training.yaml", "--until", "join", *options]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == code, done.stderr
-        return done
+        completed = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
+        assert completed.returncode == code, completed.stderr
+        return completed
 
     def found(self, *options: str, code: int = 0) -> dict[str, Any]:
-        shown: dict[str, Any] = json.loads(self.run("--json", *options, code=code).stdout)
-        return shown
+        report: dict[str, Any] = json.loads(self.run("--json", *options, code=code).stdout)
+        return report
 
     def write(self, count: int) -> None:
         """Events, the oldest first, each with the label of its number's parity; the newest labels are missing."""
@@ -89,8 +89,8 @@ def registry(folder: Path, *arguments: str) -> None:
 
 def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
     stage.write(COUNT)
-    shown = stage.found()
-    rows, copied = shown["rows"], shown["snapshot"]
+    report = stage.found()
+    rows, copied = report["rows"], report["snapshot"]
     assert copied["labels"] == COUNT - UNLABELLED
     assert abs(copied["events"] - COUNT * 49 // 50) <= 1
     assert rows["labelled"] == sum(part["rows"] for part in rows["parts"])
@@ -98,15 +98,15 @@ def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
     assert [part["part"] for part in rows["parts"]] == ["training", "validation", "hold-out"]
     assert all(before["to_ms"] < after["from_ms"] for before, after in pairwise(rows["parts"]))
     assert {name: sum(part["classes"][name] for part in rows["parts"]) for name in ("low", "high")} == rows["classes"]
-    assert (shown["outcome"], shown["version"]) == (
+    assert (report["outcome"], report["version"]) == (
         "not ended",
-        f"{shown['snapshot']['frozen'][:10].replace('-', '')}-{shown['run']}",
+        f"{report['snapshot']['frozen'][:10].replace('-', '')}-{report['run']}",
     )
-    assert {path.name for path in Path(shown["folder"]).iterdir()} == {"steps", "records", "run.key"}
+    assert {path.name for path in Path(report["folder"]).iterdir()} == {"steps", "records", "run.key"}
     again = stage.found()
-    assert again == shown, "nothing is done twice"
+    assert again == report, "nothing is done twice"
     stage.write(1)
-    assert stage.found("--new")["folder"] != shown["folder"]
+    assert stage.found("--new")["folder"] != report["folder"]
     assert "hold-out" in stage.run().stdout
 
 
@@ -123,17 +123,17 @@ def test_the_champions_signature_is_taken_where_none_is_named(stage: Stage) -> N
 
 def test_too_few_labels_end_a_run_and_too_few_rows_are_refused(stage: Stage) -> None:
     stage.write(COUNT)
-    done = stage.run("--set", "snapshot.at_least=100000", code=3)
-    assert "labelled events are too few" in done.stderr
-    assert "snapshot.at_least is 100000" in done.stderr
-    done = stage.run("--set", "labels.coverage=0.99", code=1)
-    assert "of the events have a label; labels.coverage requires 99.0%" in done.stderr
-    done = stage.run("--set", "labels.coverage=0.99")
-    assert "no new label has arrived since the run" in done.stdout
+    completed = stage.run("--set", "snapshot.at_least=100000", code=3)
+    assert "labelled events are too few" in completed.stderr
+    assert "snapshot.at_least is 100000" in completed.stderr
+    completed = stage.run("--set", "labels.coverage=0.99", code=1)
+    assert "of the events have a label; labels.coverage requires 99.0%" in completed.stderr
+    completed = stage.run("--set", "labels.coverage=0.99")
+    assert "no new label has arrived since the run" in completed.stdout
     assert stage.found("--set", "labels.coverage=0.96")["rows"]["labelled"] > 0, "configured otherwise, it is another run"
 
 
-def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
+def test_a_copy_that_was_killed_continues_as_it_was_frozen(stage: Stage) -> None:
     stage.write(MANY)
     runs = stage.folder / "runs"
     command = [*TRAIN, "run", "training.yaml", "--until", "join"]
@@ -145,9 +145,9 @@ def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
     assert not (folder / "records").exists()
     before = frozen.read_bytes()
     stage.write(COUNT)
-    shown = stage.found()
-    assert (Path(shown["folder"]), frozen.read_bytes()) == (folder, before)
-    assert shown["snapshot"]["labels"] == MANY - UNLABELLED
+    report = stage.found()
+    assert (Path(report["folder"]), frozen.read_bytes()) == (folder, before)
+    assert report["snapshot"]["labels"] == MANY - UNLABELLED
     assert not (folder / "records.part").exists()
 
 

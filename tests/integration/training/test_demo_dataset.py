@@ -61,10 +61,10 @@ def test_outcomes_are_those_of_the_flights_that_arrived(lap: list[flights.Event]
     assert cancelled not in outcomes
 
 
-def test_more_events_than_flights_go_on_with_further_laps(lap: list[flights.Event]) -> None:
-    asked = 2 * FLIGHTS + 3
-    ids = [str(event["flight_id"]) for event in islice(flights.events(), asked)]
-    assert len(set(ids)) == len(ids) == asked
+def test_more_events_than_flights_continue_with_further_laps(lap: list[flights.Event]) -> None:
+    count = 2 * FLIGHTS + 3
+    ids = [str(event["flight_id"]) for event in islice(flights.events(), count)]
+    assert len(set(ids)) == len(ids) == count
     base = [str(event["flight_id"]) for event in lap]
     assert ids[:FLIGHTS] == base
     assert ids[FLIGHTS : 2 * FLIGHTS] == [f"{name}-lap2" for name in base]
@@ -90,9 +90,9 @@ def test_the_auc_is_the_exact_one(pairs: list[tuple[float, bool]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("pairs", "message"),
     [([(math.nan, True), (0.5, False)], "1 of 2 scores are NaN"), ([], "0 positive and 0 negative")],
 )
-def test_scores_that_have_no_auc_are_refused(pairs: list[tuple[float, bool]], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_scores_that_have_no_auc_are_refused(pairs: list[tuple[float, bool]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         flights.auc(pairs)

@@ -58,8 +58,8 @@ def test_intervals_are_judged_by_their_score_and_shown_with_their_coverage(groun
     assert coverage["low"] < coverage["value"] < coverage["high"]
 
     assert ground.result("compare", narrow["version"], "--against", "prod", code=1)["metric"] == "interval_score"
-    shown = ground.result("show")["comparison"]["challenger"]
-    assert (shown["metrics"], shown["interval_coverage"]) == (compared["challenger"]["metrics"], coverage)
+    recorded = ground.result("show")["comparison"]["challenger"]
+    assert (recorded["metrics"], recorded["interval_coverage"]) == (compared["challenger"]["metrics"], coverage)
 
 
 def test_trees_of_a_quantile_are_searched_and_judged_by_its_loss(broker: Broker, tmp_path: Path) -> None:

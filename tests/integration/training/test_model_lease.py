@@ -117,9 +117,9 @@ def test_a_second_run_of_the_model_is_refused_and_names_the_first(
     machines: tuple[Machine, Machine], holder: "subprocess.Popen[str]"
 ) -> None:
     name = settings_of(machines[1]).name
-    refused = machines[1].run()
-    assert refused.returncode == REFUSED, refused.stderr
-    failure = json.loads(refused.stderr.splitlines()[-1])
+    completed = machines[1].run()
+    assert completed.returncode == REFUSED, completed.stderr
+    failure = json.loads(completed.stderr.splitlines()[-1])
     assert f"another run trains the model of {name}: client id '{name[:60]}" in failure["message"]
     assert "on host 127.0.0.1" in failure["message"]
     assert failure["hint"] == "wait until that run ends"

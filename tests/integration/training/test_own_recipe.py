@@ -55,7 +55,7 @@ def test_a_recipe_that_is_killed_at_its_steps_is_promoted_once_and_reproduced(gr
     assert "because" not in again
 
 
-def test_a_recipe_that_is_not_deterministic_says_so_with_the_difference(ground: Ground) -> None:
+def test_a_recipe_that_is_not_deterministic_is_reported_with_the_difference(ground: Ground) -> None:
     script = ground.folder / "own_recipe.py"
     noise = "begun[:3] += np.random.default_rng().normal(size=3) / 1e3\n\nif trial"
     script.write_text(script.read_text().replace("\nif trial", noise))

@@ -27,29 +27,29 @@ def signature(folder: Path) -> dict[str, Any]:
 
 def tensors(signature: dict[str, Any], events: list[flights.Event]) -> dict[str, npt.NDArray[Any]]:
     """The inputs as the signature says, read without the product's own code."""
-    made = {}
+    arrays = {}
     for tensor in signature["inputs"]:
         dtype = {"float32": np.float32, "string": object}[tensor["dtype"]]
         columns = [[value(event, field) for event in events] for field in tensor["fields"]]
-        made[tensor["tensor"]] = np.array(columns, dtype=dtype).T
-    return made
+        arrays[tensor["tensor"]] = np.array(columns, dtype=dtype).T
+    return arrays
 
 
 def value(event: flights.Event, field: str | dict[str, Any]) -> str | float:
     name = field if isinstance(field, str) else field["name"]
-    given = event[name]
-    if given is not None:
-        return given
+    content = event[name]
+    if content is not None:
+        return content
     assert isinstance(field, dict), f"{name} is required"
     assert not field["required"]
     return float(field["default"])
 
 
 def scores(folder: Path, events: list[flights.Event]) -> npt.NDArray[np.float32]:
-    said = signature(folder)
+    tensors_of = signature(folder)
     session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
-    (output,) = session.run([said["output"]["tensor"]], tensors(said, events))
-    late: npt.NDArray[np.float32] = output[:, said["output"]["index"]]
+    (output,) = session.run([tensors_of["output"]["tensor"]], tensors(tensors_of, events))
+    late: npt.NDArray[np.float32] = output[:, tensors_of["output"]["index"]]
     return late
 
 
@@ -87,13 +87,13 @@ def test_the_second_version_takes_fields_that_the_first_does_not() -> None:
     assert first["dest"].shape == second["dest"].shape == (2, 1)
 
 
-def test_the_second_version_is_better_and_the_cards_say_what_is_measured() -> None:
+def test_the_second_version_is_better_and_the_cards_have_the_measured_values() -> None:
     events, outcomes = list(islice(flights.events(), 56_463)), flights.outcomes()
     measured = {}
     for version in VERSIONS:
-        said = scores(package(version), events)
-        assert np.isfinite(said).all()
-        pairs = ((float(s), str(e["flight_id"])) for s, e in zip(said, events, strict=True))
+        predictions = scores(package(version), events)
+        assert np.isfinite(predictions).all()
+        pairs = ((float(s), str(e["flight_id"])) for s, e in zip(predictions, events, strict=True))
         measured[version] = flights.auc((score, outcomes[name]) for score, name in pairs if name in outcomes)
         stated = f"| AUC | {measured[version]:.4f} |"
         assert stated in (package(version) / "README.md").read_text()

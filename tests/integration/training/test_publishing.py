@@ -69,14 +69,14 @@ class Dying(RemoteStore):
 
 
 @in_registry
-def test_a_run_that_is_killed_leaves_each_thing_once(
+def test_a_killed_run_publishes_each_artifact_once(
     registry: DockerRegistry, folder: Path, records: Path, copied: Copied
 ) -> None:
     """At every eighth write, and at each of the last ones, which are the signature's list, the history and the channel."""
-    whole = Dying(new_repository(registry), PLAIN, AT_ONCE)
-    publish(whole, folder, records, copied)
-    assert whole.writes > 30
-    for at in [*range(1, whole.writes - 3, 8), *range(whole.writes - 3, whole.writes + 1)]:
+    store = Dying(new_repository(registry), PLAIN, AT_ONCE)
+    publish(store, folder, records, copied)
+    assert store.writes > 30
+    for at in [*range(1, store.writes - 3, 8), *range(store.writes - 3, store.writes + 1)]:
         dying = Dying(new_repository(registry), PLAIN, AT_ONCE)
         dying.at = at
         with pytest.raises(Killed):
@@ -91,7 +91,9 @@ def new_repository(registry: DockerRegistry) -> reference.ModelReference:
 
 
 @in_registry
-def test_processes_of_one_run_leave_each_thing_once(remote: RemoteStore, folder: Path, records: Path, copied: Copied) -> None:
+def test_concurrent_processes_of_a_run_publish_each_artifact_once(
+    remote: RemoteStore, folder: Path, records: Path, copied: Copied
+) -> None:
     context = multiprocessing.get_context("spawn")
     place = remote.repository
     processes = [context.Process(target=publish_at, args=(place, folder, records, copied)) for _ in range(3)]
@@ -108,21 +110,21 @@ def publish_at(place: str, folder: Path, records: Path, copied: Copied) -> None:
 
 
 @in_registry
-def test_a_second_run_judges_again_where_somebody_moved_in_between(
+def test_a_second_run_judges_again_if_the_channel_moved_meanwhile(
     remote: RemoteStore, folder: Path, records: Path, copied: Copied, make_package: MakePackage
 ) -> None:
     publish(remote, folder, records, copied)
     judged = judged_by(standing(remote, "prod"))
     promote(remote, VERSION, reason="by hand, again")
     other = make_package("other", model=onnx_bytes(b"other"))
-    found = publish(remote, other, records, copied, judged, OTHER)
-    assert isinstance(found, Overtaken)
-    assert found.by is not None
-    again = publish(remote, other, records, copied, judged_by(found.by), OTHER)
+    overtaken = publish(remote, other, records, copied, judged, OTHER)
+    assert isinstance(overtaken, Overtaken)
+    assert overtaken.by is not None
+    again = publish(remote, other, records, copied, judged_by(overtaken.by), OTHER)
     assert isinstance(again, Promoted)
-    why = evidence(remote, again.move.champion, KEYS, AT, before=again.move.revision)
-    assert why.champion is not None
-    assert (why.champion.revision, why.champion.digest) == (2, judged.digest)
+    move_evidence = evidence(remote, again.move.champion, KEYS, AT, before=again.move.revision)
+    assert move_evidence.champion is not None
+    assert (move_evidence.champion.revision, move_evidence.champion.digest) == (2, judged.digest)
     assert [move.reason for move in channel.history(remote, "prod")] == [f"run {RUN}", "by hand, again", f"run {OTHER}"]
     with pytest.raises(Refused, match="exists with other content"):
         push(remote, folder, version_of(OTHER, AT), origin(copied, OTHER))
@@ -133,33 +135,33 @@ def test_a_dataset_comes_back_from_a_registry_and_goes_with_a_refused_challenger
     remote: RemoteStore, folder: Path, records: Path, copied: Copied, make_package: MakePackage, tmp_path: Path
 ) -> None:
     publish(remote, folder, records, copied)
-    kept = dataset.of_version(remote, remote.resolve(VERSION).digest)
-    assert dataset.pull(remote, kept, tmp_path / "back") == copied
+    champion_dataset = dataset.of_version(remote, remote.resolve(VERSION).digest)
+    assert dataset.pull(remote, champion_dataset, tmp_path / "back") == copied
     assert verified(tmp_path / "back", copied.frozen) == copied
     other = make_package("other", model=onnx_bytes(b"other"))
     theirs = snapshot(tmp_path / "theirs", b"theirs")
     with pytest.raises(Refused, match="is not signed"):
         publish(remote, other, tmp_path / "theirs", theirs, ComparedChampion(CHAMPION, 1), OTHER, verdict="refused")
-    refused = remote.resolve(version_of(OTHER, AT)).digest
-    gone = dataset.of_version(remote, refused)
-    found = retention.read_repository(remote)
-    going = retention.plan_removal(found, RetentionRules(unpromoted=True))
-    assert list(going.versions.values()) == [refused]
-    remote.delete(retention.manifests_to_delete(remote, going), expect=found.tags, grace_seconds=0)
-    for digest in (refused, gone):
+    refused_digest = remote.resolve(version_of(OTHER, AT)).digest
+    deleted = dataset.of_version(remote, refused_digest)
+    repository = retention.read_repository(remote)
+    plan = retention.plan_removal(repository, RetentionRules(unpromoted=True))
+    assert list(plan.versions.values()) == [refused_digest]
+    remote.delete(retention.manifests_to_delete(remote, plan), expect=repository.tags, grace_seconds=0)
+    for digest in (refused_digest, deleted):
         with pytest.raises(NotFound):
             remote.manifest(digest)
     assert tags.versions(remote.tags()) == [VERSION]
     check_once(remote)
-    assert dataset.of_version(remote, remote.resolve(VERSION).digest) == kept
+    assert dataset.of_version(remote, remote.resolve(VERSION).digest) == champion_dataset
 
 
 @pytest.fixture
 def settings(broker: Broker, make_topics: MakeTopics, tmp_path: Path) -> Settings:
     """A scorer with a folder as its registry, and all topics that a rollout needs."""
-    made = {"cleanup.policy": "compact"}
+    config = {"cleanup.policy": "compact"}
     events, labels, scores, _ = make_topics("events", "labels", "scores", "scores.shadow", partitions=2)
-    (rollouts,) = make_topics("rollouts", partitions=1, config=made)
+    (rollouts,) = make_topics("rollouts", partitions=1, config=config)
     scorer = {
         "name": rollouts.removesuffix(".rollouts"),
         "kafka": {"bootstrap_servers": broker.bootstrap_servers},
@@ -169,9 +171,9 @@ def settings(broker: Broker, make_topics: MakeTopics, tmp_path: Path) -> Setting
         "labels": {"topic": labels, "value": "late"},
     }
     (tmp_path / "scorer.yaml").write_text(yaml.safe_dump(scorer))
-    known = admin(broker.bootstrap_servers)
+    client = admin(broker.bootstrap_servers)
     needed = {events, labels, scores, rollouts, f"{scores}.shadow"}
-    until(lambda: needed <= known.list_topics(timeout=10).topics.keys(), "the topics")
+    until(lambda: needed <= client.list_topics(timeout=10).topics.keys(), "the topics")
     return load(tmp_path / "scorer.yaml").settings
 
 
@@ -195,7 +197,7 @@ def begin(settings: Settings, plan: Path, digest: str, judged: ComparedChampion,
     return begin_once(settings, plan, VERSION, digest, judged, run, "training@host")
 
 
-def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged_against(
+def test_a_run_starts_one_rollout_beside_the_champion_that_it_was_judged_against(
     settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]
 ) -> None:
     store, digest = rivals
@@ -208,18 +210,18 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     assert (rollout.rivals.candidate.version, rollout.rivals.candidate.digest) == (VERSION, digest)
     assert (rollout.rivals.champion.digest, rollout.base) == (judged.digest, judged.revision)
     assert (rollout.log[0].why, rollout.log[0].by) == ([f"run {RUN}"], "training@host")
-    with pytest.raises(Fatal, match=f"the rollout {name} of {VERSION} is still running") as refused:
+    with pytest.raises(Fatal, match=f"the rollout {name} of {VERSION} is still running") as caught:
         begin(settings, plan, digest, judged, OTHER)
-    assert refused.value.exit_code == REFUSED
+    assert caught.value.exit_code == REFUSED
     log_topic.send_command(settings, rollout, Verb.PAUSE, "op", "")
     promote(store, "1.0.0", reason="again")
     assert begin(settings, plan, digest, judged) == name, "it was begun, whatever happened since"
-    found = begin(settings, plan, digest, judged, OTHER)
-    assert isinstance(found, Overtaken)
-    assert judged_by(found.by) == ComparedChampion(judged.digest, 2)
+    overtaken = begin(settings, plan, digest, judged, OTHER)
+    assert isinstance(overtaken, Overtaken)
+    assert judged_by(overtaken.by) == ComparedChampion(judged.digest, 2)
 
 
-def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
+def test_two_processes_start_one_rollout(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
     store, digest = rivals
     judged = judged_by(standing(store, "prod"))
     context = multiprocessing.get_context("spawn")
@@ -233,7 +235,9 @@ def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals:
         assert len(ledger.rollouts) == 1
 
 
-def test_a_rollout_that_cannot_begin_says_why(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
+def test_a_rollout_that_cannot_start_reports_the_reason(
+    settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]
+) -> None:
     store, digest = rivals
     judged = judged_by(standing(store, "prod"))
     with pytest.raises(Fatal, match="but this run pushed"):
@@ -260,10 +264,10 @@ def committed(settings: Settings) -> list[tuple[int, int]]:
     return [(position.partition, position.next) for position in groups.positions(f"{settings.name}.training")]
 
 
-def test_the_triggers_group_stands_at_the_ends_of_the_labels_and_never_goes_back(settings: Settings) -> None:
-    told: list[Any] = [
+def test_the_offsets_of_the_triggers_group_are_the_ends_of_the_labels_and_never_decrease(settings: Settings) -> None:
+    positions: list[Any] = [
         commit_label_offsets.commit(settings, frozen(settings, *ends)) for ends in ((5, 0), (5, 0), (3, 9), (7, 7))
     ]
-    assert [position.next for position in told[2]] == [5, 9]
-    assert told[3] == tuple(GroupPosition(str(settings.labels.topic), at, end) for at, end in ((0, 7), (1, 9)))
+    assert [position.next for position in positions[2]] == [5, 9]
+    assert positions[3] == tuple(GroupPosition(str(settings.labels.topic), at, end) for at, end in ((0, 7), (1, 9)))
     assert committed(settings) == [(0, 7), (1, 9)]

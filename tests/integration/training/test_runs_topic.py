@@ -51,12 +51,12 @@ def test_a_killed_run_is_interrupted_then_resumed_and_the_topic_is_enough_to_rea
     ended = printed(ground, "run")
     (row,) = printed(ground, "list", *ELSEWHERE)
     assert (row["outcome"], row["run"], row["version"], row["attempts"]) == ("promoted", ended["run"], ended["version"], 2)
-    shown = printed(ground, "show", ended["run"], *ELSEWHERE)
-    assert {name: shown[name] for name in ("digest", "search", "rows", "comparison", "promotion")} == {
+    record = printed(ground, "show", ended["run"], *ELSEWHERE)
+    assert {name: record[name] for name in ("digest", "search", "rows", "comparison", "promotion")} == {
         name: ended[name] for name in ("digest", "search", "rows", "comparison", "promotion")
     }
-    assert [step["step"] for step in shown["steps"]] == [step["step"] for step in ended["steps"]]
-    trials = {trial["trial"]: trial for trial in shown["trials"] if not trial["final"]}
+    assert [step["step"] for step in record["steps"]] == [step["step"] for step in ended["steps"]]
+    trials = {trial["trial"]: trial for trial in record["trials"] if not trial["final"]}
     assert set(trials) == {0, 1, 2, 3}
     best = ended["search"]["best"]
     score = {"budget": best["budget"], "auc": best["score"]}

@@ -48,24 +48,24 @@ def slice_csv(rows: list[dict[str, str]], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def trained(slice_csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of packages trained on the slice, and what the verb told about them."""
+    """The folder of packages trained on the slice, and the report of the verb."""
     out = tmp_path_factory.mktemp("packages")
-    done = run("train", "--data", slice_csv, "--out", out, "--months", "2-8", "--sample", "2000", "--json")
-    assert done.returncode == 0, done.stderr
-    return out, json.loads(done.stdout)
+    completed = run("train", "--data", slice_csv, "--out", out, "--months", "2-8", "--sample", "2000", "--json")
+    assert completed.returncode == 0, completed.stderr
+    return out, json.loads(completed.stdout)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_training_makes_a_package_that_works(version: str, trained: tuple[Path, dict[str, Any]]) -> None:
-    out, said = trained
+    out, report = trained
     folder = package(version, out)
     assert {path.name for path in folder.iterdir()} == {"model.onnx", "signature.json", "golden.jsonl", "README.md"}
-    assert (folder / "model.onnx").stat().st_size == said[version]["size"] <= train.MAX_BYTES
+    assert (folder / "model.onnx").stat().st_size == report[version]["size"] <= train.MAX_BYTES
     assert signature(folder) == signature(package(version))
     assert any(event["dep_delay"] is None for event in check_golden(folder))
-    assert said[version]["training_flights"] == 2000
-    assert said[version]["parity"] <= 1e-5
-    assert said[version]["auc"] > 0.8
+    assert report[version]["training_flights"] == 2000
+    assert report[version]["parity"] <= 1e-5
+    assert report[version]["auc"] > 0.8
     assert "--months 2-8 --sample 2000" in (folder / "README.md").read_text()
 
 
@@ -73,15 +73,15 @@ def test_training_again_gives_the_same_bytes(slice_csv: Path, trained: tuple[Pat
     """Whatever the process's string hashes are: a converter that walks a set must not show in the model."""
     out, _ = trained
     arguments = ("--data", slice_csv, "--out", tmp_path, "--months", "2-8", "--sample", "2000")
-    done = run("train", *arguments, hash_seed=2)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    made = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
-    assert len(made) == 12
-    assert [path for path in made if (tmp_path / path).read_bytes() != (out / path).read_bytes()] == []
+    completed = run("train", *arguments, hash_seed=2)
+    assert (completed.returncode, completed.stdout) == (0, ""), completed.stderr
+    paths = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    assert len(paths) == 12
+    assert [path for path in paths if (tmp_path / path).read_bytes() != (out / path).read_bytes()] == []
 
 
 @pytest.mark.parametrize("months", ["8-9", "0", "5-3", "spring", "1-8-8", ""])
-def test_months_that_are_held_out_or_none_are_refused(months: str) -> None:
+def test_held_out_months_and_invalid_months_are_refused(months: str) -> None:
     with pytest.raises(typer.BadParameter, match=re.escape(repr(months))):
         train.month_range(months)
 
@@ -90,10 +90,10 @@ def test_months_that_are_held_out_or_none_are_refused(months: str) -> None:
     ("verb", "flag", "value"),
     [("train", "--months", "1-9"), ("train", "--data", "absent.csv"), ("extract", "--data", "absent.csv")],
 )
-def test_what_is_refused_ends_the_verb_before_it_writes(verb: str, flag: str, value: str, tmp_path: Path) -> None:
-    done = run(verb, flag, value, "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert value in done.stderr
+def test_invalid_arguments_end_the_verb_before_it_writes(verb: str, flag: str, value: str, tmp_path: Path) -> None:
+    completed = run(verb, flag, value, "--out", tmp_path / "out")
+    assert completed.returncode == 2
+    assert value in completed.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -105,31 +105,31 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_parity_check_sees_another_model(rows: list[dict[str, str]]) -> None:
-    known = train.flights([row for row in rows if late(row) is not None], "the slice")
+    flights = train.flights([row for row in rows if late(row) is not None], "the slice")
     for recipe in models.RECIPES:
-        frame = recipe.frame(known.events)
+        frame = recipe.frame(flights.events)
         half = len(frame) // 2
-        one = recipe.fit(frame[:half].reset_index(drop=True), known.late[:half])
-        other = recipe.fit(frame[half:].reset_index(drop=True), known.late[half:])
-        session = model_package.open_session(models.to_onnx(one, recipe).SerializeToString())
-        assert train.parity(session, one, recipe, known.events) <= train.PARITY_TOLERANCE
-        assert train.parity(session, other, recipe, known.events) > 0.01
+        model = recipe.fit(frame[:half].reset_index(drop=True), flights.late[:half])
+        other_model = recipe.fit(frame[half:].reset_index(drop=True), flights.late[half:])
+        session = model_package.open_session(models.to_onnx(model, recipe).SerializeToString())
+        assert train.parity(session, model, recipe, flights.events) <= train.PARITY_TOLERANCE
+        assert train.parity(session, other_model, recipe, flights.events) > 0.01
 
 
 def test_a_model_that_is_too_large_does_not_ship(rows: list[dict[str, str]]) -> None:
-    known = train.flights([row for row in rows if late(row) is not None], "the slice")
+    flights = train.flights([row for row in rows if late(row) is not None], "the slice")
 
     def many_trees(frame: Any, outcomes: Any) -> Any:
         pipeline = models.fit_trees(frame, outcomes)
         return pipeline.set_params(lgbmclassifier__n_estimators=400).fit(frame, outcomes)
 
     with pytest.raises(Fatal, match="bytes; the limit is 300000 bytes"):
-        train.fitted(replace(models.RECIPES[1], fit=many_trees), known, known)
+        train.fitted(replace(models.RECIPES[1], fit=many_trees), flights, flights)
 
 
 def test_the_extracts_are_what_the_verb_makes(rows: list[dict[str, str]], slice_csv: Path, tmp_path: Path) -> None:
-    done = run("extract", "--data", slice_csv, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+    completed = run("extract", "--data", slice_csv, "--out", tmp_path)
+    assert completed.returncode == 0, completed.stderr
     every = list(source_data.rows(source_data.locate()))
     for shipped, months in FILES.items():
         assert lzma.decompress((tmp_path / shipped.name).read_bytes()) == lines(rows, months)

@@ -79,11 +79,11 @@ def stage(broker: Broker, make_topics: MakeTopics, tmp_path: Path) -> Stage:
     (tmp_path / "scorer.yaml").write_text(yaml.safe_dump(scorer))
     (tmp_path / "training.yaml").write_text(yaml.safe_dump({"scorer": "scorer.yaml"}))
     training, settings = load(tmp_path / "training.yaml")
-    made = Stage(settings, training, tmp_path / "snapshot", int(time.time() * 1_000))
+    new_stage = Stage(settings, training, tmp_path / "snapshot", int(time.time() * 1_000))
     ages = np.linspace(99 * DAY_MS, 0, COUNT, dtype=np.int64).tolist()
-    made.write(events, range(COUNT), ages)
-    made.write(labels, range(COUNT), ages)
-    return made
+    new_stage.write(events, range(COUNT), ages)
+    new_stage.write(labels, range(COUNT), ages)
+    return new_stage
 
 
 def numbers(stage: Stage, frozen: Frozen, folder: Path) -> Iterator[int]:
@@ -97,10 +97,10 @@ def numbers(stage: Stage, frozen: Frozen, folder: Path) -> Iterator[int]:
 
 def test_a_freeze_takes_the_events_of_the_window_and_every_label(stage: Stage) -> None:
     frozen = stage.frozen()
-    found = sorted(numbers(stage, frozen, stage.folder))
-    assert found == [n for n in range(COUNT) if 99 * (COUNT - 1 - n) / (COUNT - 1) <= 90]
+    event_numbers = sorted(numbers(stage, frozen, stage.folder))
+    assert event_numbers == [n for n in range(COUNT) if 99 * (COUNT - 1 - n) / (COUNT - 1) <= 90]
     copied = copy(stage.settings, frozen, stage.folder)
-    assert (copied.records("events"), copied.records("labels")) == (len(found), COUNT)
+    assert (copied.records("events"), copied.records("labels")) == (len(event_numbers), COUNT)
     assert (list(frozen.ids), frozen.now_ms) == ([stage.topic, stage.labels_topic], stage.now)
     assert msgspec.json.decode(msgspec.json.encode(frozen), type=Frozen) == frozen
 
@@ -111,18 +111,20 @@ def test_copies_of_a_freeze_are_the_same_to_the_byte_whatever_is_written_later(s
     first = copy(stage.settings, frozen, stage.folder)
     stage.write(stage.topic, range(COUNT, COUNT + 50), [0] * 50)
     stage.write(stage.labels_topic, range(50), [0] * 50)
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     again = stage.folder.with_name("again")
-    second = copy(stage.settings, frozen, again, lambda done, of: told.append((done, of)))
+    second = copy(stage.settings, frozen, again, lambda copied_records, of: progress.append((copied_records, of)))
     assert second == first
     contents = [sorted(p.read_bytes() for p in folder.rglob("*.parquet")) for folder in (stage.folder, again)]
     assert contents[0] == contents[1] != []
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1][0] == second.records("events") + second.records("labels") < told[-1][1]  # aborted ones have offsets too
+    assert [copied_records for copied_records, _ in progress] == sorted(copied_records for copied_records, _ in progress)
+    assert (
+        progress[-1][0] == second.records("events") + second.records("labels") < progress[-1][1]
+    )  # aborted ones have offsets too
     assert copy(stage.settings, stage.frozen(), stage.folder).digest != first.digest
 
 
-def test_a_whole_copy_is_taken_and_one_that_is_not_is_made_again(stage: Stage, admin: AdminClient) -> None:
+def test_a_complete_copy_is_reused_and_an_incomplete_one_is_recreated(stage: Stage, admin: AdminClient) -> None:
     frozen = stage.frozen()
     first = copy(stage.settings, frozen, stage.folder)
     path = stage.folder / path_of("events", (stage.topic, 0))
@@ -132,14 +134,14 @@ def test_a_whole_copy_is_taken_and_one_that_is_not_is_made_again(stage: Stage, a
     assert copy(stage.settings, frozen, stage.folder) == first
 
 
-def test_what_a_killed_copy_has_left_is_not_taken(stage: Stage) -> None:
+def test_files_of_a_killed_copy_are_not_reused(stage: Stage) -> None:
     frozen = stage.frozen()
-    left = stage.folder.with_name(f"{stage.folder.name}.part") / path_of("events", (stage.topic, 7))
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"PAR1")
+    partial = stage.folder.with_name(f"{stage.folder.name}.part") / path_of("events", (stage.topic, 7))
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"PAR1")
     copied = copy(stage.settings, frozen, stage.folder)
-    found = {str(path.relative_to(stage.folder)) for path in stage.folder.rglob("*.parquet")}
-    assert (found, left.parent.exists()) == (set(copied.files), False)
+    paths = {str(path.relative_to(stage.folder)) for path in stage.folder.rglob("*.parquet")}
+    assert (paths, partial.parent.exists()) == (set(copied.files), False)
 
 
 def test_offsets_that_retention_has_removed_are_named(stage: Stage, admin: AdminClient) -> None:
@@ -148,14 +150,14 @@ def test_offsets_that_retention_has_removed_are_named(stage: Stage, admin: Admin
     settle(admin.delete_records([TopicPartition(stage.topic, 1, start + 7)]))
     with pytest.raises(Fatal) as raised:
         copy(stage.settings, frozen, stage.folder)
-    told = (
+    message = (
         f"{stage.topic}[1] no longer has the snapshot's offsets {start} to {stop}: offsets {start} to {start + 7} were deleted"
     )
-    assert (str(raised.value), raised.value.exit_code) == (told, REFUSED)
+    assert (str(raised.value), raised.value.exit_code) == (message, REFUSED)
     assert not stage.folder.exists()
 
 
-def test_a_topic_made_again_is_another(stage: Stage, admin: AdminClient, make_topics: MakeTopics) -> None:
+def test_a_recreated_topic_is_another_topic(stage: Stage, admin: AdminClient, make_topics: MakeTopics) -> None:
     frozen = stage.frozen()
     settle(admin.delete_topics([stage.topic]))
     until(lambda: stage.topic not in admin.list_topics(timeout=10).topics, "the topic's end")
@@ -175,14 +177,14 @@ def test_another_cluster_is_refused(stage: Stage) -> None:
     assert raised.value.exit_code == REFUSED
 
 
-def test_a_topic_that_is_not_there_is_named(stage: Stage) -> None:
+def test_a_missing_topic_is_named(stage: Stage) -> None:
     labels = stage.settings.labels.model_copy(update={"topic": f"{stage.labels_topic}s"})
     with pytest.raises(Fatal, match=f"no topic '{stage.labels_topic}s'") as raised:
         freeze(stage.settings.model_copy(update={"labels": labels}), stage.training, stage.now)
     assert raised.value.exit_code == USAGE
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(stage: Stage) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_files(stage: Stage) -> None:
     frozen = stage.frozen()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))

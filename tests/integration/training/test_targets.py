@@ -42,7 +42,9 @@ class TargetGround(Ground):
     def evaluation(self) -> dict[str, Any]:
         """The attested evaluation of the version that the channel names."""
         inspected = json.loads(self.registry("inspect", f"{self.source}:prod", "--key", "training.pub", "--json"))
-        (predicate,) = (one["predicate"] for one in inspected["attestations"] if one["type"] == EVALUATION)
+        (predicate,) = (
+            attestation["predicate"] for attestation in inspected["attestations"] if attestation["type"] == EVALUATION
+        )
         return dict(predicate)
 
     def _scorer(self, *, plain_http: bool) -> dict[str, Any]:
@@ -96,9 +98,9 @@ def test_a_model_of_three_classes_is_promoted_and_then_replaced_by_a_better_one(
     assert {"log_loss", "macro_f1", "weighted_f1", "recall.many"} < set(evaluation["metrics"])
     worse = ground.result("compare", first["version"], "--against", "prod", code=1)
     assert (worse["verdict"], worse["because"].startswith("rule ")) == ("refused", True)
-    one = ground.result("thresholds", "prod", "--class", "many", "--cost-matrix", "[[0, 1], [5, 0]]", "--plot", "many.svg")
-    assert (one["class"], one["auc"] > 0.9, one["cheapest"]["threshold"] < 0.5) == ("many", True, True)
-    recalls = [row["recall"] for row in one["thresholds"]]
+    report = ground.result("thresholds", "prod", "--class", "many", "--cost-matrix", "[[0, 1], [5, 0]]", "--plot", "many.svg")
+    assert (report["class"], report["auc"] > 0.9, report["cheapest"]["threshold"] < 0.5) == ("many", True, True)
+    recalls = [row["recall"] for row in report["thresholds"]]
     assert recalls == sorted(recalls, reverse=True)
     assert (ground.folder / "many.svg").read_text().startswith("<svg")
     costs = {"many": {"none": 9, "one": 2}, "none": {"many": 1, "one": 1}, "one": {"many": 1, "none": 1}}

@@ -1,4 +1,4 @@
-"""The demo of the learning loop, as a stranger runs it; and going on with what it leaves running."""
+"""The demo of the learning loop, as a stranger runs it; and continuing with the processes that it leaves running."""
 
 import json
 import re
@@ -17,24 +17,24 @@ def test_a_run_that_is_killed_ends_in_a_version_that_a_running_scorer_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = subprocess.run([*TRAIN, "demo", "--keep", "--json"], capture_output=True, text=True, check=False)
-    lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
+    completed = subprocess.run([*TRAIN, "demo", "--keep", "--json"], capture_output=True, text=True, check=False)
+    lines = [line.removeprefix("  $ ") for line in completed.stderr.splitlines() if line.startswith("  $ ")]
     try:
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = json.loads(done.stdout)
-        assert found["clean"]
-        assert set(found["counts"].values()) == {0}
-        assert found["events"] == found["scored"] == sum(found["scores"].values()) > 281_373
-        run = found["run"]
-        assert found["kept"] == ["plan", "freeze", "copy", "join"]
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        summary = json.loads(completed.stdout)
+        assert summary["clean"]
+        assert set(summary["counts"].values()) == {0}
+        assert summary["events"] == summary["scored"] == sum(summary["scores"].values()) > 281_373
+        run = summary["run"]
+        assert summary["kept"] == ["plan", "freeze", "copy", "join"]
         assert [step["step"] for step in run["steps"]][-3:] == ["promote", "commit", "end"]
-        assert set(found["scores"]) == {"1.0.0", run["version"]}
+        assert set(summary["scores"]) == {"1.0.0", run["version"]}
         assert run["comparison"]["champion"]["version"] == "1.0.0"
         assert 0 < run["comparison"]["difference"]["low"] < 0.01
         assert {"replaced", "conflicting"} <= run["rows"]["labels"]["counts"].keys()
         assert run["rows"]["left_out"]["counts"]["immature"] > 500
-        assert found["moves"] == 1
-        assert found["admitted"]
+        assert summary["moves"] == 1
+        assert summary["admitted"]
         assert all(Path(picture).is_file() for picture in run["pictures"])
         assert len(run["pictures"]) == 4
         assert sum("kill -9" in line for line in lines) == 1

@@ -1,4 +1,4 @@
-"""The trigger of runs by event, on a real broker: KEDA's own arithmetic on what the broker tells of labels and their group."""
+"""The trigger of runs by event, on a real broker: KEDA's own arithmetic on the broker's offsets of labels and their group."""
 
 import contextlib
 import json
@@ -27,28 +27,28 @@ from training.snapshot.files import Frozen
 from training.snapshot.freeze import freeze
 
 PARTITIONS = 3
-SAID = trigger()
-ENOUGH = int(SAID["activationLagThreshold"]) + 1
+TRIGGER_METADATA = trigger()
+ENOUGH = int(TRIGGER_METADATA["activationLagThreshold"]) + 1
 """Labels, the fewest that begin a run."""
 NEVER = -1
 """The position of a partition that nobody has committed."""
 
 
-def lag_of(ends: Mapping[int, int], committed: Mapping[int, int], said: Mapping[str, str]) -> int:
+def lag_of(ends: Mapping[int, int], committed: Mapping[int, int], metadata: Mapping[str, str]) -> int:
     """The lag by partition, added up as KEDA 2.17 does (pkg/scalers/kafka_scaler.go, getLagForPartition). Pure."""
     total = 0
     for partition, end in ends.items():
         if committed[partition] != NEVER:
             total += end - committed[partition]
-        elif said["scaleToZeroOnInvalidOffset"] == "false":
-            total += end if said["offsetResetPolicy"] == "earliest" else 1
+        elif metadata["scaleToZeroOnInvalidOffset"] == "false":
+            total += end if metadata["offsetResetPolicy"] == "earliest" else 1
     return total
 
 
-def runs_begun(lag: int, said: Mapping[str, str], running: int = 0, most: int = 1) -> int:
+def runs_to_start(lag: int, metadata: Mapping[str, str], running: int = 0, max_replicas: int = 1) -> int:
     """How many runs KEDA begins (pkg/scaling/scaledjob/metrics.go; the strategy `default` of pkg/scaling/executor). Pure."""
-    active = lag > int(said["activationLagThreshold"])
-    return max(0, math.ceil(min(lag / int(said["lagThreshold"]), most)) - running) if active else 0
+    active = lag > int(metadata["activationLagThreshold"])
+    return max(0, math.ceil(min(lag / int(metadata["lagThreshold"]), max_replicas)) - running) if active else 0
 
 
 class Stage(NamedTuple):
@@ -87,7 +87,7 @@ class Stage(NamedTuple):
         commit(self.settings, frozen)
 
     def expire(self) -> None:
-        """What `offsets.retention.minutes` does to a group without members: its offsets are gone."""
+        """What `offsets.retention.minutes` does to a group without members: its offsets are deleted."""
         settle(self.admin.delete_consumer_groups([self.group]))
 
     def lag(self) -> int:
@@ -96,13 +96,16 @@ class Stage(NamedTuple):
         properties = {"group.id": self.group, "isolation.level": "read_uncommitted"}
         servers = {"bootstrap.servers": self.settings.kafka.bootstrap_servers}
         with contextlib.closing(Consumer({**servers, **properties})) as consumer:  # it waits for leaders and coordinators
-            ends = {one.partition: consumer.get_watermark_offsets(one, timeout=ANSWER_SECONDS)[1] for one in partitions}
-            told = consumer.committed(partitions, timeout=ANSWER_SECONDS)
-        return lag_of(ends, {found.partition: max(found.offset, NEVER) for found in told}, SAID)
+            ends = {
+                partition.partition: consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS)[1]
+                for partition in partitions
+            }
+            committed = consumer.committed(partitions, timeout=ANSWER_SECONDS)
+        return lag_of(ends, {position.partition: max(position.offset, NEVER) for position in committed}, TRIGGER_METADATA)
 
     @property
     def begins(self) -> bool:
-        return runs_begun(self.lag(), SAID) == 1
+        return runs_to_start(self.lag(), TRIGGER_METADATA) == 1
 
 
 @pytest.fixture
@@ -142,15 +145,15 @@ def test_a_run_takes_the_labels_that_it_froze_and_no_others(stage: Stage) -> Non
     assert (stage.lag(), stage.begins) == (0, False)
 
 
-def test_offsets_that_expired_begin_one_run_which_finds_nothing_new_and_commits_again(stage: Stage) -> None:
+def test_expired_offsets_start_one_run_that_finds_no_new_labels_and_commits_again(stage: Stage) -> None:
     stage.write(ENOUGH)
     last = stage.freeze()
     stage.commit(last)
     stage.expire()
     assert (stage.lag(), stage.begins) == (ENOUGH, True)
-    found = stage.freeze()
-    assert found.spans("labels") == last.spans("labels")
-    stage.commit(found)
+    frozen = stage.freeze()
+    assert frozen.spans("labels") == last.spans("labels")
+    stage.commit(frozen)
     assert (stage.lag(), stage.begins) == (0, False)
 
 
@@ -168,9 +171,9 @@ def test_a_run_that_finds_nothing_new_commits_again(broker: Broker, admin: Admin
 
 def outcome(ground: Ground) -> str:
     run = ground.training("run")
-    told, _ = run.communicate(timeout=120)
+    output, _ = run.communicate(timeout=120)
     assert run.returncode == 0, (ground.folder / "log").read_text()
-    return str(json.loads(told)["outcome"])
+    return str(json.loads(output)["outcome"])
 
 
 def test_labels_that_retention_has_removed_count_for_a_group_without_offsets(stage: Stage) -> None:
@@ -193,9 +196,9 @@ def test_markers_of_transactions_begin_no_run(stage: Stage) -> None:
 
 
 def test_one_run_at_a_time_however_many_labels_there_are() -> None:
-    assert runs_begun(ENOUGH - 1, SAID) == 0
-    assert [runs_begun(ENOUGH * times, SAID) for times in (1, 2, 1_000)] == [1, 1, 1]
-    assert [runs_begun(ENOUGH * times, SAID, running=1) for times in (1, 2, 1_000)] == [0, 0, 0]
+    assert runs_to_start(ENOUGH - 1, TRIGGER_METADATA) == 0
+    assert [runs_to_start(ENOUGH * times, TRIGGER_METADATA) for times in (1, 2, 1_000)] == [1, 1, 1]
+    assert [runs_to_start(ENOUGH * times, TRIGGER_METADATA, running=1) for times in (1, 2, 1_000)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -203,4 +206,4 @@ def test_one_run_at_a_time_however_many_labels_there_are() -> None:
     [({}, 12), ({"offsetResetPolicy": "latest"}, 4), ({"scaleToZeroOnInvalidOffset": "true"}, 3)],
 )
 def test_other_settings_would_not_see_labels_of_a_group_without_offsets(changed: dict[str, str], lag: int) -> None:
-    assert lag_of({0: 9, 1: 5}, {0: NEVER, 1: 2}, {**SAID, **changed}) == lag
+    assert lag_of({0: 9, 1: 5}, {0: NEVER, 1: 2}, {**TRIGGER_METADATA, **changed}) == lag

@@ -16,16 +16,16 @@ HANGS = -666.0
 
 
 class Mixed(MLModel):
-    """`factor` stands in the model's settings."""
+    """The settings of the model contain `factor`."""
 
     async def load(self) -> bool:
         self._factor = np.float32(self.settings.parameters.extra["factor"])
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        given = {one.name: one for one in payload.inputs}
-        x, n = NumpyCodec.decode_input(given["x"]), NumpyCodec.decode_input(given["n"])
-        texts = StringCodec.decode_input(given["s"])
+        inputs = {tensor.name: tensor for tensor in payload.inputs}
+        x, n = NumpyCodec.decode_input(inputs["x"]), NumpyCodec.decode_input(inputs["n"])
+        texts = StringCodec.decode_input(inputs["s"])
         slow = Path(os.environ["SLOW_FILE"])
         await asyncio.sleep(float(slow.read_text()) if slow.is_file() else 0)
         if (x == HANGS).any():

@@ -18,8 +18,8 @@ class Onnx(MLModel):
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        given = {one.name: NumpyCodec.decode_input(one) for one in payload.inputs}
+        inputs = {one.name: NumpyCodec.decode_input(one) for one in payload.inputs}
         names = [one.name for one in payload.outputs or self._session.get_outputs()]
-        found = zip(names, self._session.run(names, given), strict=True)
-        outputs = [NumpyCodec.encode_output(name, tensor) for name, tensor in found]
+        results = zip(names, self._session.run(names, inputs), strict=True)
+        outputs = [NumpyCodec.encode_output(name, tensor) for name, tensor in results]
         return InferenceResponse(model_name=self.name, outputs=outputs)

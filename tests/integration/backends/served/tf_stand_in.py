@@ -1,6 +1,6 @@
 """A stand-in for TensorFlow Serving's model server: real SavedModels, run by TensorFlow, behind its two gRPC services.
 
-What it does of the real server, and where that is written, stands in `BEHAVIOURS.md` beside it. It shares no code with the
+`BEHAVIOURS.md` beside it lists the behaviours of the real server that it has, with their sources. It shares no code with the
 product: messages are those of the package tensorflow-serving-api. `tf_stand_in.py PORT`; the file that SLOW_FILE names holds
 the seconds that every request takes, a = -666 takes for ever.
 """
@@ -93,15 +93,15 @@ class Core:
                     numbers = numbers[-(policy.latest.num_versions or 1) :]
                 self.aspire(name, {number: base / str(number) for number in numbers})
 
-    def aspire(self, name: str, wanted: dict[int, Path]) -> None:
+    def aspire(self, name: str, aspired: dict[int, Path]) -> None:
         """Load what is new before anything is unloaded (the availability-preserving policy)."""
         have = self.servables.setdefault(name, {})
-        for number, folder in wanted.items():
+        for number, folder in aspired.items():
             if number not in have or (have[number].state == Status.END and not have[number].error):
                 have[number] = Servable(folder)
                 have[number].load()
         for number, servable in have.items():
-            if number not in wanted and servable.state == Status.AVAILABLE:
+            if number not in aspired and servable.state == Status.AVAILABLE:
                 servable.unload()
 
     def find(self, spec: Any) -> tuple[int, Servable]:
@@ -173,14 +173,14 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
     def GetModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
         with statuses(context):
             number, servable = self.core.find(request.model_spec)
-        found = get_model_metadata_pb2.SignatureDefMap()
+        signatures = get_model_metadata_pb2.SignatureDefMap()
         for name, signature in servable.signatures.items():
-            found.signature_def[name].CopyFrom(signature)
+            signatures.signature_def[name].CopyFrom(signature)
         reply = get_model_metadata_pb2.GetModelMetadataResponse()
         reply.model_spec.name = request.model_spec.name
         reply.model_spec.version.value = number
         packed = Packed()
-        packed.Pack(found)
+        packed.Pack(signatures)
         reply.metadata["signature_def"].CopyFrom(packed)
         return reply
 
@@ -198,15 +198,15 @@ class Models(model_service_pb2_grpc.ModelServiceServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, f"Could not find any versions of model {spec.name}")
         reply = get_model_status_pb2.GetModelStatusResponse()
         for number, servable in have.items():
-            one = reply.model_version_status.add(version=number, state=servable.state)
+            status = reply.model_version_status.add(version=number, state=servable.state)
             if servable.error:
-                one.status.error_code, one.status.error_message = 2, servable.error
+                status.status.error_code, status.status.error_message = 2, servable.error
         return reply
 
     def HandleReloadConfigRequest(self, request: Any, context: Any) -> Any:  # noqa: N802
         if request.config.WhichOneof("config") != "model_config_list":
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Unexpected config type")
-        self.core.reload({one.name: one for one in request.config.model_config_list.config})
+        self.core.reload({config.name: config for config in request.config.model_config_list.config})
         return model_management_pb2.ReloadConfigResponse()
 
 

@@ -15,7 +15,7 @@ HANGS = -666.0
 
 
 class TritonPythonModel:
-    """`factor` stands in the model's configuration."""
+    """The configuration of the model contains `factor`."""
 
     def initialize(self, args):
         parameters = json.loads(args["model_config"])["parameters"]

@@ -19,7 +19,7 @@ class TritonPythonModel:
         return [self.answer(request) for request in requests]
 
     def answer(self, request):
-        given = {one.name(): one.as_numpy() for one in request.inputs()}
+        inputs = {each.name(): each.as_numpy() for each in request.inputs()}
         names = list(request.requested_output_names())
-        found = zip(names, self.session.run(names, given), strict=True)
-        return pb.InferenceResponse([pb.Tensor(name, tensor) for name, tensor in found])
+        results = zip(names, self.session.run(names, inputs), strict=True)
+        return pb.InferenceResponse([pb.Tensor(name, tensor) for name, tensor in results])
