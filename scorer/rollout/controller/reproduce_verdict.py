@@ -139,7 +139,7 @@ def _read_ranges(
     *,
     labels: bool = False,
 ) -> CanaryAnalyzer:
-    """Return an analyzer that has read exactly the offsets `ranges`. The caller must close it. Raises Fatal if reading fails."""
+    """Return an analyzer that has read exactly the offsets `ranges`. The caller must close it. Raises Fatal if a read fails."""
     analyzer = CanaryAnalyzer(settings, rollout.rivals.contest, ALWAYS, ranges, labels=labels, sums=sums, outputs=basis.outputs)
     with ExitStack() as undo:
         undo.callback(analyzer.close)
