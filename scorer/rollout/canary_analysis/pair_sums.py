@@ -149,7 +149,9 @@ class PairSums:
             self._records(records, answers)
 
     def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
-        """Drop the answers that can no longer get a partner (an answer to the same event). Call it after `add_records`.
+        """Drop the answers that can no longer get a partner (an answer to the same event).
+
+        Call this method periodically, after `add_records`.
 
         Args:
             reached: The offset after the last record that was added, by partition.
