@@ -15,7 +15,7 @@ End = Literal["empty", "events", "bytes"]
 
 
 class UnreadableRange(NamedTuple):
-    """The first offset of a range of unreadable records, and the reason. `Batch.unreadable` describes the last offset."""
+    """The first offset of a range of unreadable records, and the reason. For the last offset, see `Batch.unreadable`."""
 
     first: int
     reason: str

@@ -1,4 +1,7 @@
-"""Factories of the decoder and the id reader of the configured format. Only the configured format's libraries are imported."""
+"""Factories of the event decoder and the event id reader of the configured input format.
+
+Only the configured format's libraries are imported.
+"""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -131,7 +134,7 @@ def _create_key_reader(settings: Settings, signature: Signature, path: str | Non
 def _is_field(signature: Signature, path: str) -> bool:
     """Return whether the signature has a field at this path of the event.
 
-    An id that is read at such a path has the dtype of the field.
+    An event id that is read at such a path has the dtype of the field.
     """
     steps = json_path.parse_object_path(path)
     return any(field.steps == steps for field in field_sources.only_value_fields(signature).fields)
@@ -142,7 +145,7 @@ def _with_id(settings: Settings, path: str) -> Settings:
 
 
 def _create_record_decoder(settings: Settings, signature: Signature) -> Decoder:
-    """Create the decoder of all fields but the joined ones. It also reads the fields of `output.carry`."""
+    """Create the decoder of all fields except those joined from tables. It also reads the fields of `output.carry`."""
     value_signature = field_sources.only_value_fields(signature)
     _check_parsed(settings, signature)
     decoder = _create_format_decoder(settings, value_signature)

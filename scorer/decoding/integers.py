@@ -16,7 +16,7 @@ from model_registry.package.dtypes import INTEGER_LIMITS, event_fault
 from scorer.dead_letters.reasons import Reason
 
 PACK_CODES = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"}
-"""Codes of `struct` by dtype."""
+"""Format codes of Python's module `struct` by dtype."""
 EXACT = 2.0**53
 """Limit below which float64 represents every integer exactly."""
 

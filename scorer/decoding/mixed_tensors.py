@@ -44,7 +44,7 @@ class TensorAssembler:
 
 
 class _MixedTensor:
-    """A tensor with at least one field that is not decoded with the others, but added later."""
+    """A tensor with at least one field that is not decoded with the tensor's other fields, but added later."""
 
     def __init__(self, tensor: TensorInput, is_added: Callable[[InputField], bool]) -> None:
         self.name = tensor.tensor
@@ -67,7 +67,7 @@ class _MixedTensor:
 
 
 def _as_slice(columns: list[int]) -> slice | list[int]:
-    """Return consecutive columns as a slice, which numpy assigns faster; otherwise return them unchanged."""
+    """Return the indices as a slice, which numpy assigns faster, if they are consecutive; otherwise unchanged."""
     if columns and columns == list(range(columns[0], columns[0] + len(columns))):
         return slice(columns[0], columns[0] + len(columns))
     return columns

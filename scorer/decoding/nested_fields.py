@@ -42,6 +42,8 @@ class NestedRows:
     def _build_type(self, part: Tree, leaves: Mapping[str, Leaf], above: str) -> tuple[type[msgspec.Struct], bool]:
         """Build the msgspec type of one object or array of the tree.
 
+        `above` is the prefix of the attribute paths to its fields: empty, or such as `f0.f1.`.
+
         Returns:
             The type, and whether it contains a required field.
         """

@@ -83,7 +83,7 @@ class RowSchema:
             self._nest(id_field)
 
     def _find_id_column(self, steps: tuple[json_path.Step, ...]) -> int:
-        """Return the index of the id in a row.
+        """Return the index of the event id in a row. `steps` is the path of the id in the event.
 
         If a field of the signature has the same path as the id, the index is that of the field. Otherwise this method appends
         the id to `names`: under the name of its top-level field, or under an empty name if `nested` is true.
@@ -237,7 +237,7 @@ class RowSchema:
         return repr(name) if name else f"'input.id' ({json_path.format_path(self._steps[name])})"
 
     def _check_value(self, name: str, value: Any) -> Any:
-        """Check and return the value of one field; a decimal becomes a plain number. Raises Poison, which names the field."""
+        """Check and return the value of a field or the id; a decimal becomes a plain number. Raises Poison with the name."""
         field = self.by_name.get(name)
         if _is_numeric(field):
             value = decimals.to_plain_numbers(value, levels=int(field is not None and field.array is not None))

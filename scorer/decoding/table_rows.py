@@ -20,7 +20,7 @@ from scorer.tables.row_blocks import BlockLayout, CreateRowDecoder, DecodedRows
 
 
 class TableRowDecoder:
-    """Decoder of the rows of one table for one layout; see `RowDecoder`.
+    """Decoder of the rows of one table to the fields of one layout; see `RowDecoder`.
 
     Args:
         table: the name of the table.

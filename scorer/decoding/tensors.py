@@ -229,7 +229,7 @@ class _Builder:
         )
 
     def poison(self, row: Row) -> Poison | None:
-        """Return the error (Poison) for a row with an invalid array, bytes or integer; None if all of them are valid."""
+        """Return the error (Poison) for a row with an invalid array, bytes or integer; None if all its values are valid."""
         picked = self._pick(row)
         if self._raw is not None:
             return self._raw.poison(picked)

@@ -73,7 +73,7 @@ class MoveProgress:
 
     Attributes:
         outcome: FLIPPED if every scorer serves the revision of the move. REFUSED if a scorer refuses a version of the move and
-            no scorer waits. Otherwise, or if `missing` is not empty, WAITING.
+            no scorer waits. Otherwise, or if no scorer is live or `missing` is not empty, WAITING.
         scorers: The progress of each live scorer.
         missing: The partitions that had a live scorer at some time since the move, and have none now.
     """
@@ -132,7 +132,7 @@ def move_progress(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: 
 
     Args:
         move: The move.
-        fleet: The last records of the scorers.
+        fleet: The last status records of the scorers.
         wanted: All partitions that a live scorer has owned since the move.
         now: The time in Unix seconds.
     """

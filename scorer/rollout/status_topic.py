@@ -23,7 +23,7 @@ POLL_SECONDS = 0.1
 
 
 class StatusTopic:
-    """The status topic of one scorer. On creation, the topic is read to its end.
+    """The status topic that all scorers with the same `name` share. On creation, the topic is read to its end.
 
     Raises:
         Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.

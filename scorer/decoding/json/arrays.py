@@ -1,8 +1,8 @@
 """Decoding of JSON arrays, alone or in an envelope. An array has one element per field, in the order of the signature.
 
 If the only field of the signature is itself an array, the elements of the JSON array are the elements of that field. An
-envelope is an object with the array in the field `features`, and the event id in another field. The native scanner reads plain
-arrays of float32 directly into the tensors. msgspec reads all other events.
+envelope is an object with the array in the field `features`, and the event id in another field. The scanner of the
+native library reads arrays of float32 directly into the tensors. msgspec reads all other events.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ class _Elements:
         return (array,) if self.bare else as_tuple(array)
 
     def checked(self, array: Any) -> Row:
-        """Return the row of an array that the lenient parser has parsed. Raises Poison if a value is invalid."""
+        """Return the row of an array that the lenient parser (`lenient.py`) has parsed. Raises Poison if a value is invalid."""
         if not isinstance(array, list):
             error = f"expected a JSON array, got a JSON {type(array).__name__}"
             raise Poison(Reason.WRONG_TYPE, error + error_hints.in_text(array))

@@ -1,6 +1,6 @@
 """Decoding of JSON objects to tensors.
 
-The native scanner reads plain objects of float32 straight into the tensors. msgspec reads all other events.
+The scanner of the native library reads objects of float32 numbers directly into the tensors. msgspec reads all other events.
 """
 
 import msgspec
@@ -59,7 +59,7 @@ class JsonIdReader:
         return id_
 
     def _read_leniently(self, value: bytes) -> str | int | None:
-        """Return the id of an event that msgspec rejects; None if the lenient parser cannot read the id either."""
+        """Return the id of an event that msgspec rejects; None if the lenient parser (`lenient.py`) cannot read the id."""
         try:
             id_: str | int | None = self._read(value)[0]
         except Poison:

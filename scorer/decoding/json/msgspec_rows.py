@@ -39,8 +39,8 @@ class MsgspecRows:
             fields: the fields of the signature.
             type_: the msgspec type of an event.
             row: a function that returns the row of an event which msgspec has decoded to `type_`.
-            checked: a function that returns the row of an event which the lenient parser has parsed. It raises Poison if a
-                value is invalid.
+            checked: a function that returns the row of an event which the lenient parser (`lenient.py`) has parsed. It raises
+                Poison if a value is invalid.
         """
         self._fields = fields
         self._decode = msgspec.json.Decoder(type_).decode
@@ -90,7 +90,7 @@ class MsgspecRows:
         return decoded
 
     def row(self, value: bytes) -> Row:
-        """Read one event with msgspec, or with the lenient parser if msgspec rejects the event. Raises Poison.
+        """Read one event with msgspec, or with the parser of `lenient.py` if msgspec rejects the event. Raises Poison.
 
         An event that the lenient parser has read is then checked with `checked`, which rejects invalid values of the fields
         that the model reads.

@@ -1,4 +1,4 @@
-"""Decoding of plain float32 JSON by the native scanner.
+"""Decoding of JSON with float32 numbers by the scanner of the native library.
 
 The scanner reports an event as uncertain if it may have read the event incorrectly. msgspec then decodes the event.
 

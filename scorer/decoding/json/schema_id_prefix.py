@@ -1,7 +1,7 @@
 """The prefix that serialisers for JSON Schema write before the JSON: a zero byte and the id of the schema.
 
 Confluent's ids have 4 bytes, and the lowest id is 1. The ids of Apicurio's older serialisers have 8 bytes. No JSON text begins
-with a zero byte, so the prefix is recognised without a setting. The schema is not looked up.
+with a zero byte, so the prefix is recognised without a setting. The schema is never read.
 """
 
 from collections.abc import Sequence

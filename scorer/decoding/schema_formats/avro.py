@@ -117,7 +117,7 @@ class AvroReader:
 
 
 def _texts(part: Any, path: tuple[json_path.Step, ...] = ()) -> Iterator[tuple[tuple[json_path.Step, ...], str]]:
-    """Yield each text of a decoded record with its path."""
+    """Yield the path and the text of each string in a decoded record."""
     if isinstance(part, str):
         yield path, part
     elif isinstance(part, dict | list):
@@ -131,7 +131,7 @@ def _parse_document(text: str | bytes) -> Any:
 
 
 def readable(schema: Any) -> Any:
-    """Reduce a schema to the keys that a reader needs, and mark its decimals with the logical type DECIMAL.
+    """Reduce a schema to the keys in READ, which a reader needs, and mark its decimals with the logical type DECIMAL.
 
     A type name in the form `{"type": "n.Part"}`, which Java's library accepts, becomes `"n.Part"`. Defaults are left out,
     because no event needs them, and fastavro rejects some defaults that registries accept.

@@ -187,7 +187,7 @@ class FixedLayout:
         return raw if item.raw else list(map(bytes.decode, raw))
 
     def _locate(self, values: Sequence[bytes], start: int) -> "_EventSlices":
-        """Locate the parts of all events at once. The result has only the events whose size matches the layout.
+        """Locate the parts (one per layout item) of all events at once. The result has only events whose size fits the layout.
 
         Positions within an event only increase, and the last position must be the end of the event. Therefore no part extends
         beyond its event.
@@ -285,7 +285,7 @@ class FixedLayout:
 
 
 def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str | None) -> FixedLayout | None:
-    """Create the layout of a schema from its items.
+    """Create the layout of a schema from its items `parts`.
 
     Returns:
         The layout. None if an item is None, if a field of the signature is binary, or if a field or the id has no item of a

@@ -25,12 +25,12 @@ from scorer.decoding.schema_formats.schema import BadSchema, Schema
 NAME = "__event__.proto"  # a name that no other file has
 IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']')
 REGISTRY_FILES = re.compile(r"(?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto")
-"""Names of files that schemas may import without a registry reference. protoc itself provides google/protobuf."""
+"""Names of files that schemas may import without a reference in the registry. protoc itself provides google/protobuf."""
 LOG_LINES = re.compile(r"^(?:WARNING: All log|[IWE]\d{4} ).*\n", re.MULTILINE)
 """Lines in protoc's output that are no errors."""
 MISSING = ": File not found."
 MODULE_PREFIXES = {"confluent": "confluent_kafka.schema_registry."}
-"""First folder of a registry file -> prefix of the Python module that contains the file's descriptor."""
+"""First folder of a file in REGISTRY_FILES -> prefix of the Python module that contains the file's descriptor."""
 COMPILE_SECONDS = 10  # protoc takes 0.1 s
 
 

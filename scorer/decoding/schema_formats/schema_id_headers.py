@@ -50,7 +50,8 @@ class HeaderFrame(NamedTuple):
 def frame(headers: Headers, format_: str) -> HeaderFrame | None:
     """Return the schema that is identified in an event's headers; None if the headers identify no schema.
 
-    Raises Poison if the headers are invalid, contradict each other, or identify the schema in an unsupported way.
+    `format_` is the input format. Raises Poison if the headers are invalid, contradict each other, or identify the schema in an
+    unsupported way.
     """
     read = tuple(dict.fromkeys((name, _bytes(value)) for name, value in headers or () if name in READ))
     frame_or_error = _frame(read, format_) if read else None

@@ -1,4 +1,4 @@
-"""Resolution of the schemas that a schema refers to, directly or indirectly. This module makes no HTTP requests."""
+"""Collection of the schemas that a schema refers to, directly or indirectly. The caller makes the HTTP requests."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -146,7 +146,7 @@ class SchemaRegistry:
         return schema
 
     def look_up(self, events: Mapping[SchemaId, int]) -> None:
-        """Look up the ids that are still unknown.
+        """Look up the schemas of the ids that are still unknown. `events` has the number of events with each id.
 
         If this method returns without an error, `schema` then returns or raises at once for each of these ids.
         """
@@ -173,9 +173,9 @@ class SchemaRegistry:
         Raises Poison if the id is invalid, or if the look-up of the id failed recently.
         """
         if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry's response to such an id is arbitrary
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} has an id that is not valid (1 to {LARGEST_ID})")
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} cannot exist: ids are 1 to {LARGEST_ID}")
         if schema_id == NO_ID:
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} has an id that is not valid (1 to {LARGEST_ID}); {LONG_IDS}")
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} cannot exist: ids are 1 to {LARGEST_ID}; {LONG_IDS}")
         schema = self._schemas.get(schema_id)
         failure = self._failed.get(schema_id)
         if schema is None and failure is not None and self._clock() < failure.until:
@@ -183,7 +183,7 @@ class SchemaRegistry:
         return schema
 
     def _needs_look_up(self, schema_id: SchemaId, events: int) -> bool:
-        """Return whether to start a look-up of this id: the id is unknown, and no look-up of the id runs or is scheduled.
+        """Return whether to start a look-up of this id: its schema is unknown, and no look-up of the id runs or is scheduled.
 
         `events` is the number of events with the id in the current batch. An id that was skipped in an earlier batch, because
         its budget was spent, counts as unknown again if the current batch has more events with the id.
@@ -330,7 +330,7 @@ class SchemaRegistry:
             self._retry_at[schema_id] = self._clock() + RETRY_SECONDS
             return
         del self._attempts[schema_id]
-        failure_kind = "does not know" if failure.unknown else "refuses" if failure.denied else f"fails {attempts} times at"
+        failure_kind = "does not know" if failure.unknown else "refuses" if failure.denied else f"failed {attempts} times for"
         error = f"the schema registry {failure_kind} {schema_id}: {failure}"[:ERROR_CHARACTERS]
         now = self._clock()
         self._failure_times.append(now)

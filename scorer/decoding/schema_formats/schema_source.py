@@ -167,7 +167,7 @@ class SchemaRegistrySource:
         self._registry = registry
 
     def key(self, value: bytes, headers: Headers = None) -> Key:
-        """Return the schema key from the headers; if they name no schema, return the prefix of the value.
+        """Return the schema key from the headers; if the headers name no schema, return the prefix of the value.
 
         The prefix consists of a zero byte, the schema id and, for Protobuf, the path of the message type. Raises Poison.
         """
@@ -213,9 +213,9 @@ def _schema_id(key: Key) -> SchemaId:
 
 
 def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
-    """Return the frame with the length-prefixed name of the message type as `before`, if the value begins with this name.
+    """Return the frame with the length-prefixed name of its message type as `before`, if the value begins with this name.
 
-    Otherwise return the frame unchanged.
+    Otherwise return the frame unchanged. The frame is the schema that the event's headers identify.
     """
     if isinstance(frame.message, str) and value.startswith(before := schema_id_headers.reference(frame.message)):
         return frame._replace(before=before)

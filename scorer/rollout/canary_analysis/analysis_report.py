@@ -17,7 +17,7 @@ DROPPED = {
     "foreign": "pairs of other versions, or of expired events",
     "unreadable": "records that are not score records",
 }
-"""Descriptions of the answers and pairs that are excluded from the comparison, by the keys of `AnalysisReport.dropped`."""
+"""Descriptions of the answers and pairs of answers that are not compared, by the keys of `AnalysisReport.dropped`."""
 MAX_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
 
 
@@ -38,6 +38,8 @@ class ReadRange(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class AnalysisReport:
     """The report of a canary analysis.
+
+    A pair is the champion's and the candidate's answer to one event.
 
     Attributes:
         rivals: The champion and the candidate.

@@ -16,7 +16,7 @@ DIGITS = 4  # significant digits of a figure
 
 
 def analysis_tables(document: Mapping[str, Any]) -> Group:
-    """Return the tables of an analysis: rules, decisions of both versions, and the counts of excluded answers and pairs."""
+    """Return the tables of an analysis: rules, decisions of both versions, counts of excluded answers and pairs of answers."""
     parts: list[RenderableType] = [_rules(document)]
     if any(each["champion"] != each["candidate"] for each in document["decisions"]):
         parts.append(_decisions(document["decisions"]))

@@ -38,7 +38,7 @@ TOPIC_CHECK_SECONDS = 10.0  # between checks of the topics for added partitions
 
 
 def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dict[Partition, Bounds]:
-    """Return, for each partition of the answer topics, the offset range that may hold answers to events of the window.
+    """Return, for each partition of the answer topics, the offset range that may hold answers to events in `window`.
 
     The answer topics are the topics of scores, dead letters and shadow answers.
 
@@ -110,7 +110,7 @@ class CanaryAnalyzer:
         Args:
             settings: The settings with the topics and the broker.
             contest: The digests of the champion and the candidate.
-            window: The time range of the events that count.
+            window: The time range of the events whose answers are compared.
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
             labels: Whether to also measure the squared errors of the scores against labels.
             sums: The result of an earlier measurement against labels. If given, `labels` has no effect.
@@ -139,7 +139,7 @@ class CanaryAnalyzer:
         self.sample = self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
-        """Read up to the end offsets of the analyzer. Yield the number of unread offsets before each read, and 0 at the end."""
+        """Read each partition up to its end offset. Yield the number of unread offsets before each read, and 0 at the end."""
         quiet = time.monotonic()
         while left := self._left():
             records = self._feed.read(TAKE_SECONDS)
@@ -190,7 +190,7 @@ class CanaryAnalyzer:
         return reasons if self._sums is None or not self._sums.reason else {**reasons, BRIER: self._sums.reason}
 
     def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
-        """Read the labels, and return the sums of the differences of squared errors over the pairs so far.
+        """Read the labels, and return the sums of the differences of both versions' squared errors over the pairs so far.
 
         Args:
             until: For each partition of labels, the end offset of reading; None for all labels.
@@ -260,7 +260,7 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: those read to their ends, and slow ones whose answers wait for unread answers."""
+        """Return the partitions to pause: those read to their ends, or with many answers that wait for unread answers."""
         # A slow partition (see `PairSums.slow`) is paused while partitions that may hold partners of its answers are unread.
         left = self._missing()
         return {
@@ -270,7 +270,7 @@ class CanaryAnalyzer:
         }
 
     def _has_unread_partner(self, partition: Partition, unread: Collection[Partition]) -> bool:
-        """Return whether an unread partition may hold the partners of waiting answers from `partition`."""
+        """Return whether an unread partition may hold the partners (answers to the same events) of answers from `partition`."""
         # The partner of a scorer's answer is a shadow answer, and the reverse. Slow partitions (see `PairSums.slow`) are
         # ignored.
         is_shadow = partition[0] == self._settings.shadow_topic
@@ -291,7 +291,7 @@ class CanaryAnalyzer:
             self._paired = time.monotonic()
 
     def _drop_unmatched(self, ends: Offsets | None = None) -> None:
-        """Drop the answers that cannot get a partner, at most every DROP_SECONDS.
+        """Drop the answers that cannot get a partner (an answer to the same event), at most every DROP_SECONDS.
 
         `ends` are the log ends of the topics; None for the current ones.
         """

@@ -72,7 +72,7 @@ PLAIN = frozenset({float, str, bool, type(None)})
 
 
 class PartitionRows(NamedTuple):
-    """The answers of a batch that belong to the events of one source partition.
+    """The answers in a batch of fetched records that belong to the events of one source partition.
 
     Attributes:
         rows: The indices of these answers in the batch, ascending, (n,).
@@ -175,7 +175,7 @@ def _is_plain(score: Any) -> bool:
 
 
 def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read] | None:
-    """Decode the records in one call; return None if a record cannot be decoded."""
+    """Decode the records in one call of the decoder `lines`; return None if a record cannot be decoded."""
     with contextlib.suppress(*DECODE_ERRORS):
         decoded = [] if any(map(bytes.isspace, records)) else lines.decode_lines(b"\n".join(records))
         if len(decoded) == len(records):

@@ -13,7 +13,7 @@ QUIET_SECONDS = 30.0  # without a new pair, after which the clock stops
 
 @dataclass(frozen=True, slots=True)
 class BakeConditions:
-    """The state at one observation, which decides whether the bake clock runs.
+    """The state of scorers and analysis at one observation, which decides whether the bake clock runs.
 
     A pair is the champion's and the candidate's answer to one event.
 
@@ -45,7 +45,7 @@ class BakeConditions:
 
 @dataclass(frozen=True, slots=True)
 class BakeClock:
-    """The bake time so far: how long the candidate was observed while all conditions were met.
+    """The bake time so far: how long the candidate was observed while all BakeConditions were met.
 
     Attributes:
         baked: The bake time in seconds.

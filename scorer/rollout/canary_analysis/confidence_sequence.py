@@ -54,7 +54,7 @@ def boundary(variance: float, alpha: float) -> float:
 
 
 def variance(cells: Cells) -> float:
-    """Return the variance of the sum of all differences."""
+    """Return the variance of the sum of all pairs' differences, estimated from the sums of the cells."""
     # It is estimated from the cells and from the single pairs, and the larger estimate is used. UNSEEN gives the confidence
     # interval a width even if all pairs so far have the difference 0.
     pairs = cells.pairs
@@ -66,7 +66,7 @@ def variance(cells: Cells) -> float:
 
 
 def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
-    """Return the confidence interval of the mean difference. It is infinite if fewer than two cells have pairs."""
+    """Return the confidence interval of the pairs' mean difference. It is infinite if fewer than two cells have pairs."""
     # With one cell, the spread of the differences is unknown.
     pairs = cells.pairs
     active = cells.active

@@ -41,7 +41,7 @@ class DecisionSample:
         self._drift = None
 
     def drift(self) -> Drift:
-        """Return the bias-corrected PSI and the KS statistic between both versions; each is None if it cannot be computed."""
+        """Return the bias-corrected PSI and the KS statistic between both versions' scores, each None if not computable."""
         # If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
         # decisions either, both are None.
         if self._drift is None:

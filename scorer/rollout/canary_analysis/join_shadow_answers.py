@@ -53,7 +53,7 @@ def concatenate(parts: Sequence[JoinedPairs]) -> JoinedPairs:
 
 
 class DroppedCounts(NamedTuple):
-    """The numbers of answers that were dropped without a partner.
+    """The numbers of answers that were dropped without a partner, the other side's answer to the same event.
 
     Attributes:
         unsampled: Answers to events that the shadow did not score.
@@ -69,7 +69,7 @@ class DroppedCounts(NamedTuple):
 
 
 class PendingRecords:
-    """The answers that wait for a partner, ordered by the offsets of their events.
+    """The answers that wait for a partner (the other side's answer), ordered by the offsets of their events.
 
     All of them are answers to events of one source partition, and from one side: the scorers or the shadow.
     """

@@ -54,7 +54,7 @@ class Cells:
         """Return these sums with n further pairs added.
 
         Args:
-            cells: The group of each pair, (n,).
+            cells: The cell of each pair, (n,).
             differences: The difference of each pair, (n,), finite and from -1 to 1.
         """
         places = np.asarray(cells, np.intp)
@@ -73,7 +73,7 @@ class Cells:
 
     @property
     def active(self) -> int:
-        """The number of groups that have a pair."""
+        """The number of cells that have a pair."""
         return int(np.count_nonzero(self.counts))
 
     def _columns(self) -> tuple[Column, Column, Column]:

@@ -28,7 +28,7 @@ class LabelledSums:
     A pair consists of the answers of both versions to one event with a label.
 
     Attributes:
-        cells: The candidate's squared errors minus the champion's, summed by group of keys.
+        cells: The candidate's squared errors minus the champion's, summed by cell (group of event keys).
         answers: For each partition of answers, the offset up to which the records were read (exclusive).
         labels: For each partition of labels, the offset range that was read.
         records: For each partition of labels, the number of labels in that range.
@@ -75,7 +75,7 @@ class LabelledPairs:
         return sum(len(part["time"]) for part in self._parts)
 
     def add(self, partition: Partition, pairs: Sequence[tuple[int, int, VersionAnswer, VersionAnswer]]) -> None:
-        """Add pairs of a source partition as tuples: event offset, group of keys, champion's answer and candidate's answer.
+        """Add pairs of a source partition as tuples: event offset, cell of the event key, champion's and candidate's answer.
 
         Both versions must have scored the events.
         """
@@ -137,7 +137,7 @@ class LabelledPairs:
 
 
 def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
-    """Return the candidate's squared errors minus the champion's squared errors, summed by group of keys. Pure.
+    """Return the candidate's squared errors minus the champion's squared errors, summed by cell of event keys. Pure.
 
     The sums are empty if no pair has a label, or if the labels do not have exactly two classes.
     """

@@ -66,7 +66,7 @@ class PairSums:
         Args:
             settings: The settings with the topics and the format of scores.
             contest: The digests of the champion and the candidate.
-            window: The time range of the events that count.
+            window: The time range of the events whose answers are compared.
             outputs: Looks up the named output that determines a version's decision.
             labels: Whether to keep the pairs until labels are read.
         """
@@ -111,7 +111,7 @@ class PairSums:
         return sorted({lane for (_, lane), numbers in self._answer_partitions.items() if len(numbers) > 1})
 
     def missing_reasons(self) -> dict[str, str]:
-        """Return why the rules on errors and flips have no pairs, by the name of the rule. Rules with pairs are left out."""
+        """Return why the rules on errors and decision flips have no pairs, by rule name. Rules with pairs are left out."""
         # A verification of a logged decision compares these reasons. They therefore depend on the records only, not on how fast
         # the topics are read, and contain no counts.
         cells = self.paired_sums.cells
@@ -149,7 +149,9 @@ class PairSums:
             self._records(records, answers)
 
     def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
-        """Drop the answers that can no longer get a partner. Call it periodically, after `add_records`.
+        """Drop the answers that can no longer get a partner (an answer to the same event).
+
+        Call this method periodically, after `add_records`.
 
         Args:
             reached: The offset after the last record that was added, by partition.
@@ -178,7 +180,7 @@ class PairSums:
                 self.slow.discard(partition)
 
     def is_needed(self, partition: Partition) -> bool:
-        """Return whether answers wait for partners from this partition."""
+        """Return whether answers wait for partners (answers to the same events) from this partition."""
         other = self._side(partition).other
         return any(self._join.count_waiting(other, lane) for lane in self._source_partitions.get(partition, ()))
 
@@ -259,7 +261,7 @@ class PairSums:
                 )
 
     def _pairs(self, joined: Sequence[tuple[Partition, JoinedPairs]]) -> None:
-        """Decode the answers of new pairs, and count the pairs inside the window."""
+        """Decode the answers of new pairs, and add the pairs inside the time range to all sums."""
         joined = [(lane, pairs) for lane, pairs in joined if len(pairs.offsets)]
         if not joined:
             return

@@ -1,4 +1,4 @@
-"""Compare the two answers of a pair: how much worse the candidate did than the champion, by rule. Pure."""
+"""Compare both versions' answers to one event: how much worse the candidate did than the champion, by rule. Pure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Contest(NamedTuple):
 
 
 class PairDifference(NamedTuple):
-    """The difference between the two answers of a pair, apart from their scores.
+    """The difference between both versions' answers to one event, apart from their scores.
 
     Attributes:
         error: 1 if only the candidate failed, -1 if only the champion failed, else 0.
@@ -86,9 +86,9 @@ class PairDifference(NamedTuple):
 
 
 def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAnswer) -> PairDifference | None:
-    """Return the difference of a pair, or None if the pair does not count.
+    """Return the difference of a pair of answers, or None if the pair is excluded from the comparison.
 
-    A pair counts only if its answers are from champion and candidate, each with the status SCORED or FAILED.
+    A pair is compared only if its answers are from champion and candidate, each with the status SCORED or FAILED.
     """
     # The answers are from other versions around a version change. A pair does not count either if a process died (CRASH), or if
     # the shadow did not run the champion. If one version answered because the other failed (`answered.fallback`), that other
@@ -132,11 +132,11 @@ class PairDifferences:
     scores: NDArray[np.float64]
 
     def values_of(self, value: Callable[[PairDifference], int]) -> NDArray[np.float64]:
-        """Call `value` with the difference of each pair, and return the results, (n,); 0 for a pair that does not count."""
+        """Call `value` with the difference of each pair, and return the results, (n,); 0 for an excluded pair."""
         return np.array([0 if kind is None else value(kind) for kind in self.kinds], np.float64)[self.which]
 
     def where(self, predicate: Callable[[PairDifference], bool]) -> NDArray[np.bool_]:
-        """Return for each pair whether it counts and its difference satisfies `predicate`, (n,)."""
+        """Return for each pair whether it is compared and its difference satisfies `predicate`, (n,)."""
         return self.values_of(predicate).astype(np.bool_)
 
     def part(self, rows: NDArray[np.intp]) -> "PairDifferences":

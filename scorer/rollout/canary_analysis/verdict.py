@@ -18,7 +18,7 @@ from scorer.rollout.canary_analysis.rules import MetricRule
 ALPHA = 0.05  # the probability of a wrong verdict by chance, over all rules and steps of a rollout together
 MIN_PAIRS = 3_000
 MIN_CELLS = 400
-"""A rule passes only with MIN_PAIRS pairs in MIN_CELLS cells.
+"""A rule passes only with MIN_PAIRS pairs of answers in MIN_CELLS cells (groups of event keys).
 
 With fewer pairs or cells, a model exactly at its margin would pass too often, because the interval is valid only for many
 pairs.
@@ -115,7 +115,7 @@ def decide(
 
     Args:
         rules: The rules.
-        cells: The sums of each rule by group of keys (cell), by the name of the rule.
+        cells: The sums of the pairs' differences by cell (group of event keys), by the name of the rule.
         steps: The number of steps in which the rollout decides by these rules. `alpha` is divided among all rules of all steps.
         obstacles: Reasons why nothing may be promoted now. They do not prevent a rollback.
         reasons: Why a rule has no pairs, by the name of the rule.

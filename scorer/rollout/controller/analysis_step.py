@@ -57,7 +57,7 @@ class StepAnalyzer:
 
         Args:
             settings: The settings.
-            to_end: Whether each analysis reads to the end of the topics. Otherwise, it ends after the requested time.
+            to_end: Whether each analysis reads to the end of the topics. Otherwise, it ends after the `seconds` of the call.
         """
         self._settings = settings
         self._to_end = to_end
@@ -68,7 +68,7 @@ class StepAnalyzer:
         self._partitions = 0
 
     def ends(self) -> Offsets:
-        """Return the log ends of the topics of answers: answers that are written from now on start at these offsets."""
+        """Return the log ends of the topics of scores, dead letters and shadow answers, where later answers start."""
         topics = [self._settings.output.topic, self._settings.dead_letter.topic, self._settings.shadow_topic]
         return self._bus.visible(self._bus.partitions(topics))
 
@@ -156,7 +156,7 @@ def evaluate_sums(
     Args:
         plan: The plan with the rules and the steps.
         paired_sums: Used only to find out whether the versions make decisions.
-        cells: The sums of each rule by group of keys (cell), by the name of the rule.
+        cells: The sums of the pairs' differences by cell (group of event keys), by the name of the rule.
         reasons: Why a rule has no pairs, by the name of the rule.
         obstacles: The reasons why the candidate must not pass, whatever the results of the rules.
     """

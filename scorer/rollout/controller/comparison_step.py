@@ -50,7 +50,8 @@ class ComparisonProcess:
     def poll(self, rollout: str, plan: RolloutPlan, digest: str) -> tuple[CanaryDecision, str, dict[str, Any]] | None:
         """Return the decision, the reason and the report of the comparison; None while there is no result.
 
-        The process is started if none runs for this rollout. A comparison without a result is repeated after RETRY_SECONDS.
+        The process is started if none runs for the rollout with the id `rollout`. `digest` identifies the candidate.
+        A comparison without a result is repeated after RETRY_SECONDS.
         """
         if rollout != self._rollout:
             self.close()

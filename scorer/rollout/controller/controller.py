@@ -107,7 +107,7 @@ class Controller:
 
 
 def check_access(settings: Settings, name: str) -> None:
-    """Check that the topics of rollouts exist, and that this controller has the access rights that it needs.
+    """Check that the topics that rollouts need exist, and that this controller has the access rights that it needs.
 
     Raises:
         Fatal: With code 2 if a topic is missing, 3 if a right is missing.
@@ -122,7 +122,7 @@ def check_access(settings: Settings, name: str) -> None:
 
 
 def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> NextAction | None:
-    """Run cycles until the rollout waits or `seconds` have passed, and return the action of the last cycle.
+    """Run cycles of a leader term until the rollout waits or `seconds` have passed. Return the action of the last cycle.
 
     The result is None if no rollout runs.
 

@@ -31,7 +31,8 @@ class DecisionBasis:
             needs labels.
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
-        label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
+        label_settings: The section `labels` of the settings at the time of the decision; empty if the entry does not
+            contain it.
         outputs: The name of the output that determines a version's decision, by the version's digest; None if the name is
             unknown. Only versions with several named outputs are included.
     """
@@ -108,7 +109,10 @@ def _starts(rollout: Rollout, entry: LogEntry) -> Offsets:
 
 
 def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
-    """Return a line for each partition in which answers of the basis are missing; empty if no answer is missing."""
+    """Return a line for each partition that no longer has all answers of the basis; empty if no answer is missing.
+
+    `retained` has the offset range that each partition has now.
+    """
     lines = []
     for (topic, number), (low, high) in basis.answers.items():
         first, end = retained[topic, number]
@@ -158,7 +162,7 @@ def uncertainties(
     """
     lines = []
     if basis.joined is not None and basis.label_records is None:
-        lines.append("the entry does not name the answers and labels of its sums by label")
+        lines.append("the entry does not name the answers and labels that were compared")
     if crowded := max(report.get("dropped", {}).get("crowded", 0) for report in (recorded, repeated)):
         lines.append(
             f"{crowded:,} answers were dropped because too many waited, and which answers depends on the pace of reading"

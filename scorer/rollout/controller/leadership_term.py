@@ -65,7 +65,7 @@ class LeaderTerm:
             controller: The name of this controller.
             config: The configuration file, for the comparison process.
             flags: The settings flags, for the comparison process.
-            to_end: Whether each cycle reads the topics of answers to their ends.
+            to_end: Whether each cycle reads the topics of scores, dead letters and shadow answers to their ends.
             context: Its cancellation check is called repeatedly while the broker is unavailable at the start of the term.
             on_write: Called with each log entry that this term has written.
         """
@@ -109,7 +109,7 @@ class LeaderTerm:
     def run_cycle(self, seconds: float) -> NextAction | None:
         """Execute the next action of the rollout, and return the action. Return None if no rollout runs.
 
-        A move that is pending is executed at once. Otherwise, the action follows from up to `seconds` of observation.
+        A pending channel move is executed at once. Otherwise, the action follows from up to `seconds` of observation.
         """
         self._topic.poll()
         if (rollout := self.rollout) is None:
@@ -271,7 +271,7 @@ class LeaderTerm:
         return replace(entry, **analysis, **fields)
 
     def _write(self, *entries: LogEntry) -> None:
-        """Write entries in one transaction and apply them to the log."""
+        """Write entries to the topic in one transaction, and apply them to this process's copy of the log."""
         topic = self._settings.rollouts_topic
         records = [
             (topic, log_records.encode(entry), f"{entry.rollout}/{entry.seq}".encode(), -1, 0, None) for entry in entries

@@ -96,9 +96,9 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         seq: The number of the entry, from 0.
         step: The index of the plan's step, from 0.
         by: The name of the operator or controller that wrote the entry.
-        why: The reasons, one line each.
+        why: The reasons for the entry, one line each.
         revision: The channel's revision from this entry on.
-        starts: The offsets from which the analysis of the step reads the scores.
+        starts: The offsets from which the analysis of the step reads scores and other answers.
         judgement: The report of the analysis, in the format of `scorer judge`; None without an analysis.
         comparison: The report of `scorer compare`; None without a comparison.
         obstacles: The reasons why the candidate cannot pass yet, even if it passes all rules.

@@ -18,7 +18,8 @@ class Observation:
         now_ms: The time in Unix milliseconds.
         revision: The channel's current revision.
         refused: The reasons why scorers refuse the candidate, one line each.
-        verdict: The verdict on the candidate in the current step, with all obstacles; None if the step is not analysed yet.
+        verdict: The verdict on the candidate in the current step, with all reasons against a promotion; None if the
+            step is not analysed yet.
         lacking: The names of the rules that do not pass.
         moved_by: The actor of the channel's last move, with the reason of the move.
     """
@@ -121,7 +122,7 @@ def _after_comparison(rollout: Rollout) -> NextAction:
 
 
 def _roll_back(rollout: Rollout, reasons: tuple[str, ...], outcome: Outcome) -> NextAction:
-    """Return the move back to the revision before the rollout.
+    """Return the channel move back to the revision before the rollout.
 
     If the rollout has not moved the channel, return the end of the rollout instead.
     """
@@ -133,7 +134,10 @@ def _roll_back(rollout: Rollout, reasons: tuple[str, ...], outcome: Outcome) -> 
 
 
 def _advance(rollout: Rollout, reasons: tuple[str, ...]) -> NextAction:
-    """Return the move to the next step, or a wait if the rollout is paused or the step needs an approval."""
+    """Return the action that starts the next step or ends the rollout.
+
+    The action is WAIT if the rollout is paused or the current step needs an approval.
+    """
     step = rollout.at()
     if rollout.paused:
         pause = next((str(command) for command in reversed(rollout.asked) if command.verb is Verb.PAUSE), "it is paused")

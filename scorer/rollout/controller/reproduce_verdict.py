@@ -41,7 +41,7 @@ class Verification:
         entry: The log entry with the decision.
         differs: The differences between the recorded and the repeated analysis, one line each; empty if the decision was
             reproduced.
-        pairs: The number of pairs in the repeated analysis, counted for the rule with the most pairs.
+        pairs: The number of pairs of answers in the repeated analysis, counted for the rule with the most pairs.
         evidence: The revision of the channel move that was made because of the decision; None if there is no such move.
     """
 
@@ -113,7 +113,7 @@ def _reject(reasons: Sequence[str]) -> None:
 
 
 def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
-    """Repeat the measurement of the scores' errors against labels, and return it; None if no rule needs labels.
+    """Measure the scores' errors against labels again, and return the sums; None if no rule needs labels.
 
     Raises Fatal with code 1 if labels were removed after the decision.
     """
@@ -139,7 +139,7 @@ def _read_ranges(
     *,
     labels: bool = False,
 ) -> CanaryAnalyzer:
-    """Return an analyzer that has read exactly these ranges. The caller must close it. Raises Fatal if reading fails."""
+    """Return an analyzer that has read exactly the offsets `ranges`. The caller must close it. Raises Fatal if a read fails."""
     analyzer = CanaryAnalyzer(settings, rollout.rivals.contest, ALWAYS, ranges, labels=labels, sums=sums, outputs=basis.outputs)
     with ExitStack() as undo:
         undo.callback(analyzer.close)

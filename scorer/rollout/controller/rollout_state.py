@@ -41,7 +41,7 @@ class Rollout:
         step: The index of the current step; -1 before the first step.
         pending: An intended move whose outcome is unknown.
         starts: The offsets from which the analysis of the current step reads scores and other answers, by partition.
-        compared: The entry with the result of the comparison step.
+        compared: The log entry with the result of the comparison step.
         asked: All commands of operators, the oldest first.
         approved: The command that approved each approved step, by the index of the step.
         aborted: The first command to abort.
@@ -82,7 +82,7 @@ class Rollout:
         return max(0.0, now - last_ms / 1_000)
 
     def judgement(self) -> dict[str, Any] | None:
-        """Return the report of the newest analysis of the current step; None if there is none."""
+        """Return the report of the newest analysis of the current step (of any step if the rollout has ended), or None."""
         # For an ended rollout without such a report, the last analysis in the log is returned.
         if self.state is not None and self.state.judgement is not None:
             return self.state.judgement
@@ -114,7 +114,7 @@ class RolloutLog:
         return newest if newest is not None and newest.outcome is None else None
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record of the topic. Records with unknown keys are ignored; unreadable records are logged and skipped."""
+        """Apply a record of the topic of rollouts. Unknown keys are ignored; unreadable records are logged and skipped."""
         parts = (key or b"").decode("utf-8", "replace").split("/")
         try:
             if len(parts) == 2 and parts[1] == STATE:

@@ -72,7 +72,7 @@ def test_events_of_refused_schema_ids_are_dead_letters_and_the_service_continues
         until(lambda: rig.answered() == 7, "all answers")
         assert {record["id"]: record["score"] for record in rig.scores()} == {"good": 2.0, "by-guid": 4.0}
         errors = " ".join(letter["error"] for letter in rig.dead())
-        for text in ("rule 3 denies it", "not for you", "3 times at schema 4", "the storage is torn", "the subject is secret"):
+        for text in ("rule 3 denies it", "not for you", "3 times for schema 4", "the storage is torn", "the subject is secret"):
             assert text in errors
         assert "header __value_schema_id is b'\\x01', which is not the id of a schema" in errors
         assert {letter["reason"] for letter in rig.dead()} == {"unknown-schema"}

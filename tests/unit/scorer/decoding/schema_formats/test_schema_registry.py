@@ -106,7 +106,7 @@ def test_an_id_that_fails_is_looked_up_again_before_it_is_a_dead_letter() -> Non
             with pytest.raises(LookUpsPending):
                 schemas.look_up({id_of(7): 1})
             clock.now += 1.0
-        assert error_of(schemas, 7) == f"the schema registry fails {ATTEMPTS} times at schema 7: {failure}"
+        assert error_of(schemas, 7) == f"the schema registry failed {ATTEMPTS} times for schema 7: {failure}"
         assert stub.requested[7] == ATTEMPTS
         clock.now += FAILED_SECONDS
         del stub.answers[7]
@@ -258,13 +258,13 @@ def test_a_caller_waits_at_most_for_a_slice_and_continues_where_it_stopped() -> 
 
 def test_an_invalid_id_is_not_requested() -> None:
     stub = Stub()
-    assert error_of(registry(stub), 2**31) == "schema 2147483648 has an id that is not valid (1 to 2147483647)"
+    assert error_of(registry(stub), 2**31) == "schema 2147483648 cannot exist: ids are 1 to 2147483647"
     assert not stub.requested
 
 
 def test_an_id_of_zero_names_apicurios_long_ids() -> None:
     stub = Stub()
-    assert "schema 0 has an id that is not valid (1 to 2147483647); Apicurio's serialisers write ids of 8 bytes" in error_of(
+    assert "schema 0 cannot exist: ids are 1 to 2147483647; Apicurio's serialisers write ids of 8 bytes" in error_of(
         registry(stub), 0
     )
     assert not stub.requested
