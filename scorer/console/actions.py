@@ -81,13 +81,13 @@ class ActionRunner:
             except Fatal as error:
                 raise Fatal(f"{error}; {summary.progress()[0]}", error.hint, error.exit_code) from error
             verb = "would be replayed" if dry_run else "replayed"
-            counts = f"{summary.replayed.total()} {verb}, {summary.before} replayed before, {summary.unfit} unfit"
+            counts = f"{summary.replayed.total()} {verb}, {summary.before} replayed before, {summary.unfit} cannot be replayed"
             return "; ".join([counts, *summary.examples[:UNFIT_EXAMPLES]])
 
         self._submit(actor, self._lines.replay(reasons, dry_run=dry_run), work)
 
     def ask(self, actor: str, rollout: Rollout, verb: Verb, reason: str) -> None:
-        """Send an operator's command about the current step of a rollout, such as an approval, to the rollout's controller."""
+        """Send an operator's command `verb`, such as `approve`, about the current step of a rollout to its controller."""
 
         def work() -> str:
             log_topic.send_command(self._settings, rollout, verb, actor, reason)
@@ -107,7 +107,7 @@ class ActionRunner:
         try:
             notify(self._settings, move, self._store.repository)
         except Fatal as error:
-            return f"{result}; {error}; the scorers see it at their next poll"
+            return f"{result}; {error}; the scorers detect the move at their next poll of the registry"
         return result
 
     def _submit(self, actor: str, command: str, work: Callable[[], str]) -> None:

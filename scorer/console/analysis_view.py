@@ -1,4 +1,4 @@
-"""The view of a canary analysis: each rule's confidence interval with its margin, and the decisions of both versions. Pure."""
+"""The view of a canary analysis: the interval and margin of each rule of the plan, and both versions' decisions. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class _Analysis(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """The confidence interval of a rule as a bar; x coordinates are from 0 to WIDTH.
+    """The confidence interval of a rule of the rollout plan as a bar; x coordinates are from 0 to WIDTH.
 
     Attributes:
         finding: The result of the rule.

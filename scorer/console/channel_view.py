@@ -1,4 +1,4 @@
-"""The view of the first page: the followed channel, the progress of its newest move, and the scorers. Pure."""
+"""The view of the console's first page: the followed channel, the progress of its newest move, and the scorers. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence

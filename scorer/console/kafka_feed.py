@@ -132,7 +132,7 @@ class KafkaFeed:
         self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
     def _start(self, topic: str, partition: int) -> TopicPartition:
-        """Return the offset at which to start reading a partition."""
+        """Return the partition with the offset at which to start reading it."""
         # Status records, rollouts and training runs are read from the beginning, of every other topic only a limited number of
         # the newest records.
         wanted = {
@@ -173,7 +173,7 @@ class KafkaFeed:
                 retention = time.time() + RETENTION_SECONDS
 
     def _update_progress(self) -> None:
-        """Record which topics were read to their end, and add a point to the flow charts if one is due."""
+        """Record which topics were read to their end, and add a point to the throughput charts if one is due."""
         state = self._state
         behind = {topic for topic, _ in self._following.unread}
         if not state.loaded and not behind - self._sampled.keys():

@@ -55,7 +55,7 @@ class DeadLetter:
 
     Attributes:
         at_ms: When the event was dead-lettered, in Unix ms.
-        cut: Whether `value` is only the beginning of the event.
+        cut: Whether `value` is only the beginning of the event's value.
         unfit: Why a replay cannot write the dead letter back; empty if it can.
     """
 

@@ -149,7 +149,7 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
 
 
 def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
-    """Return the running rollout with its last analysis.
+    """Return the running rollout with its last analysis of pairs (events that both versions scored).
 
     Returns None if no rollout is running, if it has no analysis, or if the analysis has no event that both versions scored.
     """

@@ -260,7 +260,7 @@ class Console:
     async def _action_form(self, request: Request) -> tuple[ActionRunner, dict[str, str]]:
         """Return the action runner and the fields of a form.
 
-        Raises HTTPException if actions are not allowed or the token is wrong.
+        Raises HTTPException if actions are not allowed or the CSRF token is wrong.
         """
         given = await form(request)
         if self.actions is None:

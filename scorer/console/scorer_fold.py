@@ -1,4 +1,4 @@
-"""The last reported state of each scorer, and its rate. Pure: `now` is an argument."""
+"""The last reported state of each scorer, and its scoring rate. Pure: `now` is an argument."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class ScorerState:
     Attributes:
         status: The last record.
         last_seen: When the last record was received, in Unix seconds.
-        base: The earlier record.
+        base: The earlier record, from which the rates are measured.
         rate: The scored events per second, since the earlier record.
         fill: The average number of events per batch, since the earlier record.
     """

@@ -45,7 +45,7 @@ def serve(
         user_header: The request header with the actor's name.
 
     Raises:
-        Fatal: With code 2 if the address is not available or the extra `console` is not installed.
+        Fatal: With exit code 2 if the address is not available or the extra `console` is not installed.
         RegistryError: If the repository or the policy is not valid.
     """
     try:

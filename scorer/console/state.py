@@ -134,7 +134,7 @@ class DeadLetterFold:
         self._starts[partition] = start
 
     def left_out(self) -> int:
-        """Return the number of retained offsets that are not read."""
+        """Return the number of retained offsets before the start of reading, which are never read."""
         return sum(max(0, start - self._lows.get(partition, 0)) for partition, start in self._starts.items())
 
     def set_low_offsets(self, lows: Mapping[int, int]) -> None:
@@ -231,7 +231,7 @@ class ConsoleState:
         self.labelled.add(record)
 
     def record_error(self, source: str, text: str, hint: str, now: float) -> None:
-        """Record the current error of a source.
+        """Record the current error of a data source.
 
         `now` is recorded as the time of the first failure, unless the source was already unavailable.
         """
@@ -240,7 +240,7 @@ class ConsoleState:
         self.changed()
 
     def clear_error(self, source: str) -> None:
-        """Record that a source is available again."""
+        """Record that a data source is available again."""
         if self.source_errors.pop(source, None) is not None:
             self.changed()
 

@@ -1,4 +1,4 @@
-"""The partitions of tables over all running scorers, from their status records. Pure."""
+"""The partitions of tables of joined fields over all running scorers, from their status records. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

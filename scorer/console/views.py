@@ -1,4 +1,4 @@
-"""The views of the pages for scores, flow, regions, dead letters and history, and the data of the charts. Pure."""
+"""The views of the pages for scores, throughput, regions, dead letters and history, and the data of the charts. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class DistributionShift:
 
     @property
     def verdict(self) -> str:
-        """The index in words: similar, shifted or different."""
+        """The population stability index in words: similar, shifted or different."""
         if self.index is None:
             return "too few scores of both versions to compare"
         if self.index < SIMILAR:
@@ -167,7 +167,7 @@ def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
 
 
 def scores_data(state: ConsoleState) -> dict[str, Any]:
-    """Return the data of the histogram: the lower edges of the bins, their width, and one line for each version."""
+    """Return the data of the histogram of scores: the lower edges of the bins, their width, and one line for each version."""
     histogram = state.scores.histogram()
     colours = tones(state)
     lines = [
@@ -178,7 +178,7 @@ def scores_data(state: ConsoleState) -> dict[str, Any]:
 
 
 def flow_data(state: ConsoleState) -> dict[str, Any]:
-    """Return the data of the flow charts: times in Unix seconds, and one column of values for each line of a chart."""
+    """Return the data of the throughput charts: times in Unix seconds, and one column of values for each line of a chart."""
     points = list(state.flow.points)
     names = ("throughput", "lag_records", "lag_seconds", "scored_p50", "scored_p99", "visible_p50", "fill", "scoring_ms")
     return {"x": [p.at for p in points], "columns": {name: [getattr(p, name) for p in points] for name in names}}

@@ -1,7 +1,7 @@
 """The in-flight journal: the events that a worker is scoring.
 
 If a worker dies, the journal names the events that may have caused the death, and the candidate version if it scored some of
-them. The journal also stores the number of deaths attributed to a candidate, and the version that is being loaded
+them. The journal also stores the number of process deaths attributed to a candidate, and the version that is being loaded
 (`load_journal.py`).
 """
 
@@ -92,15 +92,15 @@ class InFlightJournal:
         return (self._read(0, ROOM, _JournalEntry) or _JournalEntry()).candidate
 
     def record_death(self, candidate: str) -> None:
-        """Attribute another death to this candidate, and forget the deaths of other candidates."""
+        """Attribute another death of a process to this candidate, and forget the deaths attributed to other candidates."""
         self._write(BLAME_AT, self._encode((candidate, self.deaths(candidate) + 1)))
 
     def forget_deaths(self) -> None:
-        """Forget the deaths of all candidates."""
+        """Forget the deaths attributed to candidates."""
         LENGTH.pack_into(self._memory, BLAME_AT, 0)
 
     def deaths(self, candidate: str) -> int:
-        """Return the number of deaths attributed to this candidate."""
+        """Return the number of deaths of processes that are attributed to this candidate."""
         blame = self._read(BLAME_AT, BLAME_ROOM, _CandidateDeaths) or _CandidateDeaths()
         return blame.deaths if blame.candidate == candidate else 0
 
@@ -127,7 +127,10 @@ class InFlightJournal:
         LENGTH.pack_into(self._memory, at, len(body))
 
     def _read(self, at: int, room: int, kind: type[Entry]) -> Entry | None:
-        """Return the entry that begins at this byte of the file; None if it is empty or invalid."""
+        """Return the entry of type `kind` that begins at the byte `at` of the file; None if it is empty or invalid.
+
+        `room` is the largest size of the entry in bytes.
+        """
         (length,) = LENGTH.unpack_from(self._memory, at)
         begin = at + LENGTH.size
         try:
@@ -137,7 +140,7 @@ class InFlightJournal:
 
 
 def journal_path(cache: Path, owner: str) -> Path:
-    """Return the path of a worker's journal in the cache."""
+    """Return the path of the journal of the worker `owner` in the cache folder."""
     return cache / "in-hand" / owner
 
 

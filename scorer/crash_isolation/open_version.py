@@ -1,4 +1,4 @@
-"""Open one version for a command: find its package in the registry or in a folder, and load it with the checks of a scorer."""
+"""Open one version for a CLI command: find its package in the registry or in a folder, and load it with a scorer's checks."""
 
 import contextlib
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def open_version(settings: Settings, named: NamedPackage) -> Iterator[LoadedMode
     """Load a version with the same checks as a scorer, and close the model at the end of the `with` block.
 
     Raises:
-        Fatal: With code 3 if the version fails a check, and with code 4 if its model server is unavailable.
+        Fatal: With exit code 3 if the version fails a check, and with exit code 4 if its model server is unavailable.
     """
     try:
         loaded = tried_loader(settings, remember=not named.is_folder)(named.package)

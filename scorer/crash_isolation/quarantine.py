@@ -1,4 +1,4 @@
-"""Isolate events that crash the process. Each batch is journaled; after a death, its events are scored in a sandbox.
+"""Isolate events that crash the process. Each batch is journaled; if the process dies, a sandbox process scores its events.
 
 The sandbox process runs the model until all events of the batch are answered. Then the worker process loads the model itself.
 """
@@ -106,7 +106,7 @@ class Quarantine:
             self._candidate_scored = self._candidate_scored or bool(candidate)
 
     def end_batch(self) -> None:
-        """Clear the journal after a batch."""
+        """Record in the in-flight journal that the batch has ended, unless suspects remain."""
         # While a sandbox process runs, the journal keeps the suspects.
         if self._sandbox is None:
             self._journal.clear()
@@ -116,7 +116,7 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch.
+        """Record that the sandbox process died while it scored this batch.
 
         Returns True if the batch has a single event, and this event is the cause of the death. The caller must then dead-letter
         the event. Otherwise the caller must fetch the batch again.
@@ -169,6 +169,6 @@ class Quarantine:
             self._journal.write(self._bisection.suspects)
 
     def close(self) -> None:
-        """End the sandbox. Remaining suspects stay in the journal for the next process."""
+        """End the sandbox process. Remaining suspects stay in the journal for the next process."""
         if self._sandbox is not None:
             self._sandbox.close()

@@ -71,11 +71,11 @@ TRIED = {
     "output": {"format"},
     "batching": {"max_events"},
 }
-"""The settings on which the outcome of a trial depends."""
+"""The settings on which the outcome of a trial load depends."""
 
 
 class _TrialOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a trial that is stored on disk.
+    """The outcome of a trial load that is stored on disk.
 
     Attributes:
         environment: the digest of the settings, runtime versions and memory limit on which the outcome depends.
@@ -90,7 +90,7 @@ class _TrialOutcome(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """The limits of one trial: its memory in bytes, and its duration in seconds."""
+    """The limits of one trial load: its memory in bytes, and its duration in seconds."""
 
     bytes: int
     seconds: float
@@ -147,7 +147,7 @@ class TrialLoads:
             self._write(package.digest, self._try_version(package, is_wanted), current, identity)
 
     def _try_version(self, package: Package, is_wanted: Callable[[], bool]) -> str:
-        """Run a trial. Return "" if the version is accepted, otherwise the reason why it is refused.
+        """Load a version in a trial process. Return "" if the version is accepted, otherwise the reason why it is refused.
 
         The caller stores the result.
 
@@ -228,7 +228,7 @@ class TrialLoads:
             return None
 
     def _write(self, digest: str, refused: str, current_environment: str, identity: str) -> None:
-        """Store the outcome of a trial, if the cache is writable. Raises ModelRefused if the version was refused."""
+        """Store the outcome of a trial load, if the cache is writable. Raises ModelRefused if the version was refused."""
         if self._folder is not None:
             content = msgspec.json.encode(_TrialOutcome(current_environment, identity, refused))
             try:
@@ -266,7 +266,7 @@ def tried_loader(settings: Settings, *, remember: bool = True, tables: TableLook
 
 
 def limits_of(settings: Settings, workers: int) -> TrialLimits:
-    """Return the limits of a trial. By default, the memory is one worker's share of the container's free memory."""
+    """Return the limits of a trial load. By default, the memory is one worker's share of the container's free memory."""
     if configured := settings.model.load_bytes:
         return TrialLimits(int(configured), settings.model.load_seconds)
     return TrialLimits(share_of(memory_limits.container_memory(), workers), settings.model.load_seconds)

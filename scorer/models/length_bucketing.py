@@ -1,4 +1,4 @@
-"""Length bucketing on every backend. The events of a batch are grouped by similar length, and the model runs once per group."""
+"""Length bucketing on every backend: the model runs once for each group of events with arrays of similar length."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from scorer.models.latency_model import LatencyModel
 
 
 class LengthBucketedRuns:
-    """Divides the batches of one model into runs of events with similar length, and executes the runs.
+    """Divides the batches of one model into runs of events with arrays of similar length, and executes the runs.
 
     Each run is planned so that it takes at most `deadline` seconds. A run of only one event may take longer.
     """
@@ -25,7 +25,7 @@ class LengthBucketedRuns:
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, model: Model, tensors: Tensors, alive: Callable[[], object]) -> Tensors:
-        """Run the model once for each group of events with similar length.
+        """Run the model once for each group of events with arrays of similar length.
 
         The outputs are returned in the order of the events. `alive` is called before each run. Raises InferenceFailed,
         DependencyUnavailable.

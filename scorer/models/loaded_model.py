@@ -1,4 +1,4 @@
-"""Loading of a model: open the model, check its golden examples, warm the model up, and measure its cost.
+"""Loading of a model: open it, check its golden examples (events with expected scores), warm it up, and measure its cost.
 
 A loaded model has no role, such as champion or canary, yet. Only the methods of `LoadedModel` run on the scoring thread.
 """
@@ -176,7 +176,7 @@ def prepare_model(
     Args:
         model: the open model.
         decoder: the decoder of events for the model.
-        golden: the golden examples.
+        golden: the golden examples of the package: events with their expected scores.
         settings: the configuration.
         broken: the attribute `broken` of the returned LoadedModel.
         probe: whether to check that no score depends on the other events in its batch.
@@ -207,7 +207,7 @@ def prepare_model(
 
 
 def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
-    """Check that the model's score of each golden example is within its tolerance. Raises ModelRefused."""
+    """Check that the score of each golden example is the expected one, within its tolerance. Raises ModelRefused."""
     if not golden:
         return
     signature = loaded.model.signature()
@@ -228,7 +228,7 @@ def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
 
 
 def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
-    """Check that no score depends on the other events in its batch. Raises Refused."""
+    """Check, with golden examples as events, that no score depends on the other events in its batch. Raises Refused."""
     # The check is skipped if a golden example cannot be decoded.
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
@@ -285,7 +285,7 @@ def check_written(scores: Scores, signature: Signature, settings: Settings) -> N
 
 
 def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> None:
-    """Check that `model.fallback` has the same JSON structure as the model's scores. Raises ModelRefused with the remedy."""
+    """Check that `model.fallback` has the JSON structure of the model scores `shown`. Raises ModelRefused with the remedy."""
     if settings.model.fallback.score is None:
         return
     fixed = not any(-1 in (output.shape or ()) for output in signature.outputs)

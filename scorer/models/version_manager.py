@@ -511,7 +511,7 @@ class VersionManager:
         return True
 
     def _execute_actions(self) -> None:
-        """Load and unload versions until the version policy's next action is another one."""
+        """Load and unload versions until the version policy's next action is neither a load nor an unload."""
         while not self._closing.is_set():
             with self._lock:
                 action = version_policy.next_action(self._snapshot())

@@ -167,18 +167,18 @@ class Metrics:
         )
         self.fence_timeouts = Counter(
             "scorer_revision_fence_timeouts",
-            "Partitions that this scorer took over without serving the newer revision that had scored them.",
+            "Waits of partitions for a newer revision of the channel that this scorer did not serve in time.",
             registry=at,
         )
         younger = (
-            "1 while the channel is at a lower revision than the one that scored a partition before this scorer took it over: "
+            "1 while the revision of the channel is lower than the revision that last scored an assigned partition: "
             "the channel was recreated or restored."
         )
         self.channel_younger = Gauge("scorer_channel_younger", younger, registry=at)
         self.lag_records = Gauge(
             "scorer_lag_records", "Records of the partition that are not answered yet.", of_partition, registry=at
         )
-        lag = "How long the partition has had waiting records; 0 while no records wait."
+        lag = "How long the partition has had unanswered records; 0 while all records are answered."
         self.lag_seconds = Gauge("scorer_lag_seconds", lag, of_partition, registry=at)
         retention = "How long the input topic retains events, if it deletes them by age, as of the start of the scorer."
         self._input_retention = Gauge("scorer_input_retention_seconds", retention, ["topic"], registry=at)

@@ -1,4 +1,4 @@
-"""The Prometheus metrics of tables, which are read from the tables when they are scraped."""
+"""The Prometheus metrics of the tables of joined fields, which are read from the tables when they are scraped."""
 
 from collections.abc import Iterable
 

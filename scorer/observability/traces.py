@@ -38,7 +38,7 @@ class Traces:
 
 
 def traces(settings: Settings) -> Traces:
-    """Create the tracing that the settings configure. Raises Fatal (2) if its packages are not installed."""
+    """Create the tracing that the settings configure. Raises Fatal with exit code 2 if its packages are missing."""
     if settings.tracing.endpoint is None:
         return Traces()
     try:

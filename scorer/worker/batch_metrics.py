@@ -31,7 +31,7 @@ class PendingBatch:
 
     Attributes:
         batch: the fetched events.
-        scored: the records of the events.
+        scored: the records that answer the events: scores and dead letters.
         servable: the champion that was served while the batch was scored.
         metadata: the metadata that is committed with the offsets of the batch.
         limited: what limited the size of the batch, for example "latency" or "size"; see `BatchLimiter.limited_by`.
@@ -62,7 +62,7 @@ class PendingBatch:
 class BatchMetrics:
     """Updates the metrics, traces and progress of one scorer.
 
-    `waiting` returns the partitions that wait for a table, each with the reason as a sentence.
+    `waiting` returns the partitions that wait for a table of joined fields, each with the reason as a sentence.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class BatchMetrics:
         progress.last_event_ms |= {place: int(times[at]) for place, at in batch.last.items()}
 
     def observe_partitions(self) -> None:
-        """Report the lag of each partition in records and seconds, and the partitions that are not read."""
+        """Report the lag of each partition in records and seconds, and the partitions that are paused or unavailable."""
         intake = self._intake
         progress = self._progress
         progress.lag = lag = intake.lag()

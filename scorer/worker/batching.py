@@ -174,7 +174,7 @@ class BatchLimiter:
 
 
 class LookUpLimit:
-    """A limit on the number of events in a batch, 1 to `max_events`, that falls while look-ups of schemas are slow.
+    """A limit on the number of events in a batch, 1 to `max_events`, that falls while look-ups of event schemas are slow.
 
     If the schemas of a batch are not found in time, only half of its events are polled in the next batch. The look-ups continue
     meanwhile. Repeated halving ends at a batch of one event. Each answered batch doubles the limit.
@@ -240,7 +240,7 @@ def wire_bytes(record: Record) -> int:
 
 
 def mean_wire_bytes(records: Sequence[Record]) -> float:
-    """Return the mean approximate size of a record in bytes. Records that are not columnar are sampled."""
+    """Return the mean approximate size of a record in bytes. If the records are not stored as columns, a sample is measured."""
     if isinstance(records, ColumnarRecords):
         return RECORD_BYTES + records.mean_bytes()
     sample = records[::SAMPLE]
@@ -248,7 +248,7 @@ def mean_wire_bytes(records: Sequence[Record]) -> float:
 
 
 def largest_share(records: Sequence[Record]) -> float:
-    """Return the share of these records, up to 1.0, in the partition with the most records. There must be at least one."""
+    """Return the share of these records, up to 1.0, in the partition with the most records. `records` is not empty."""
     if isinstance(records, ColumnarRecords):
         return records.largest_share()
     return max(Counter(map(PARTITION, records)).values()) / len(records)

@@ -93,9 +93,9 @@ class _RejectedRecordSearch:
     def _all_rejected(self, group: set[_RowOfTopic], error: RecordRejected) -> bool:
         """Return whether the broker certainly rejects all records of `group`, the possible causes of `error`.
 
-        This is certain for a group of one record. For a larger group, it is certain if an earlier group contains all of its
-        records, and another record that is known to be rejected. Of the earlier group, the broker rejects either exactly one
-        record or all records. The new rejection shows that it rejects more than one.
+        This is certain for a group of one record. For a larger group, it is certain if the group of an earlier error contains
+        all of its records, and another record that is known to be rejected. Of the earlier group, the broker rejects either
+        exactly one record or all records. The new error shows that it rejects more than one.
         """
         if len(group) == 1 or not error.one_or_all:
             return len(group) == 1
@@ -116,7 +116,7 @@ class RejectedBatchPublisher:
 
         Raises:
             Aborted: publishing failed for another reason, or `context.check` raised this error.
-            Fatal: the broker rejects even the smallest dead letter.
+            Fatal: the broker rejects even a dead letter without the value and the headers of its event.
         """
         scored = pending.scored.editable()
         features = {
@@ -181,7 +181,7 @@ class RejectedBatchPublisher:
             return
         topic, value, key, partition, timestamp, headers = record
         if topic != self._scorer.dead.topic:
-            slots[row] = dead_letter = self._dead_letter(pending, row, f"no score can be written: {reason}")
+            slots[row] = dead_letter = self._dead_letter(pending, row, f"the score record cannot be written: {reason}")
             if dead_letter is None:
                 return
             scored.outcomes["expired" if row in scored.expired else scored.status] -= 1
@@ -191,7 +191,7 @@ class RejectedBatchPublisher:
             slots[row] = (topic, value, key, partition, 0, headers)
         elif value is not None or len(headers or ()) > len(own_headers(headers or ())):
             facts = dead_letter_facts(headers or ())
-            error = f"no whole dead letter can be written: {reason}; {facts['reason']}: {facts['error']}"
+            error = f"the complete dead letter cannot be written: {reason}; {facts['reason']}: {facts['error']}"
             dead_letter = self._dead_letter(pending, row, error)
             smallest = own_headers(dead_letter[-1] or ()) if dead_letter else []
             short_key = key if key and len(key) <= LONGEST_KEY else facts["source"].encode()
@@ -199,7 +199,7 @@ class RejectedBatchPublisher:
             scored.reasons.update({facts["reason"]: -1, Reason.RECORD_REFUSED: 1})
         else:
             hint = f"see the configuration of {topic}: max.message.bytes, cleanup.policy"
-            raise Fatal(f"topic {topic} rejects even the smallest dead letter: {reason}", hint, 3)
+            raise Fatal(f"topic {topic} rejects even a dead letter without the event: {reason}", hint, 3)
 
     def _dead_letter(self, pending: PendingBatch, row: int, error: str) -> Record | None:
         poison = Poison(Reason.RECORD_REFUSED, error)

@@ -42,7 +42,7 @@ class Arms:
         reason: why `candidate` is None: REFUSED, BREAKER, CRASH or UNAVAILABLE; "" if there is a candidate.
         sampled: (B,) booleans, whether the shadow process scores each event.
         absent: the version and digest of the candidate. The shadow's records name this version even if it is not loaded.
-        alike: whether champion and candidate decode an event to the same tensors.
+        alike: whether champion and candidate decode an event to the same input tensors.
     """
 
     canary: NDArray[np.bool_]
@@ -83,6 +83,7 @@ class ArmAssigner:
         """Record that the candidate failed for `failed` of the `requested` events of a batch.
 
         The champion has answered the failed events. If the candidate fails for too many events, it is suspended.
+        `label` names the candidate in the log.
         """
         if self._breaker.observe(requested, failed, self._clock()):
             message = "the champion answers for %d s instead: the candidate %s failed for %d of %d events"

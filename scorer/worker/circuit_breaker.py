@@ -6,7 +6,7 @@ OPEN_SECONDS = 30.0  # how long a candidate is suspended
 
 
 class CircuitBreaker:
-    """The circuit breaker of the current candidate. A new digest resets the breaker. `now` is in monotonic seconds."""
+    """The circuit breaker of the current candidate. Another candidate's digest resets it. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:
         self._digest = ""

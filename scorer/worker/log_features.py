@@ -1,4 +1,4 @@
-"""Select and encode the feature records of the events that a version has scored.
+"""Select and encode the feature records (the model inputs) of the events that a version has scored.
 
 This is the step between the tensors of the pipeline and `features/record_builder.py`. It does not call Kafka.
 """
@@ -64,7 +64,7 @@ class LoggedBatch:
         return rows if at is None else rows[at]
 
     def _ids(self, at: NDArray[np.intp] | None, rows: Sequence[int], region: str) -> ByteColumn:
-        """Return the ids of these rows, encoded as the content of JSON strings."""
+        """Return the ids of the events of `rows`, encoded as the content of JSON strings. `at` is as in `build`."""
         if (column := self._id_column(region)) is not None:
             return column if at is None else column.part(at)
         fields = self.decoded.ids if at is None else [self.decoded.ids[index] for index in at.tolist()]

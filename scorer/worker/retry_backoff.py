@@ -78,7 +78,7 @@ def backoff(failures: int) -> float:
 
 
 def replica_conflict(owner: str, replica: str, name: str) -> Fatal:
-    """Return the error for a process whose replica name is already in use.
+    """Return the error for a process whose name `replica` is already in use in the consumer group `name`.
 
     `owner` describes the process that uses the name, for example "another live process".
     """

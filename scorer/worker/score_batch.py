@@ -133,7 +133,7 @@ def unreadable_rows(batch: Batch) -> dict[int, Poison]:
 
 
 def feature_builder(settings: Settings, target: TargetTopic | None) -> FeatureRecordBuilder | None:
-    """Return the builder of feature records, with the configured sample, for the topic `target`; None without a topic."""
+    """Return the builder of feature records for the configured sample of events and the topic `target`; None without one."""
     if target is None:
         return None
     return FeatureRecordBuilder(target.topic, target.partitions, target.room, KeySample.of(settings.features.sample))

@@ -1,4 +1,4 @@
-"""Pause the partitions whose tables are not restored or lag too much, and pass the assignment to the tables.
+"""Pause partitions whose tables of joined fields are not restored or lag too much, and pass the assignment to the tables.
 
 The worker calls the gate between two batches. Without tables, the gate does nothing.
 """
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class TableGate:
-    """Pauses the assigned partitions of one scorer that wait for a table. `tables` is None if no tables are configured."""
+    """Pauses the assigned partitions that wait for a table of joined fields. `tables` is None if no tables are configured."""
 
     def __init__(self, intake: EventConsumer, tables: Tables | None) -> None:
         self._intake = intake
@@ -36,7 +36,7 @@ class TableGate:
             self._apply(self._tables.waiting())
 
     def check(self) -> None:
-        """Pause the partitions that must wait now, and resume the others.
+        """Pause the partitions that must wait for a table now, and resume the other partitions.
 
         Raises:
             Fatal: the tables cannot be read, or exceed their limits.

@@ -1,9 +1,9 @@
 """Version change records. Each record states the version that scores a partition from a given offset on.
 
-The records are published with the first batch that a revision scores in a partition. There is one record for each role,
-champion or canary, that answers keys. The records contain the share of keys of each role. From the shares, a reader can
-determine which version must answer an event, without a registry (`models/traffic_split.py`). A canary that this scorer refuses
-also gets a record, because another scorer of the group may accept the canary and later own the partition.
+The records are published with the first batch that a revision of the channel scores in a partition. There is one record for
+each role, champion or canary, that answers keys. The records contain the share of keys of each role. From the shares, a reader
+can determine which version must answer an event, without a registry (`models/traffic_split.py`). A canary that this scorer
+refuses also gets a record, because another scorer of the group may accept the canary and later own the partition.
 """
 
 import orjson

@@ -1,4 +1,4 @@
-"""Prevent a partition from being scored by an older revision than before.
+"""Prevent a partition from being scored by an older revision of the channel than before.
 
 If a newer revision has scored an assigned partition, the partition is paused until this scorer serves that revision, or a time
 limit ends the wait.
@@ -34,7 +34,7 @@ class VersionFence:
     Args:
         intake: the consumer.
         poll_registry: a function that polls the registry at once.
-        timeouts: the counter of partitions whose wait ended after WAIT_SECONDS, because this scorer did not serve the newer
+        timeouts: the counter of partitions whose wait reached WAIT_SECONDS, because this scorer did not serve the newer
             revision in that time.
         younger: a gauge that is 1 while the channel does not have the revision that has scored an assigned partition, because
             the channel was recreated or restored.

@@ -194,13 +194,13 @@ class Worker:
             return
         self._await_publish()
         if self._intake.is_stale(batch):
-            self._traces.fail("its partitions were assigned again")
+            self._traces.fail("the partitions of the batch were assigned again")
             self._intake.rewind(batch.epochs)
             return
         self._publish(pending)
 
     def _change_version(self) -> None:
-        """Serve the aspired version from now on, if it is ready."""
+        """Serve the aspired versions (those that the channel names) from now on, if all of them are loaded or refused."""
         if self._versions.serve_aspired():
             self._metrics.swaps.inc()
             self._version_changed = True
@@ -395,7 +395,7 @@ class Worker:
             self._metrics.outages.begin(COMMITS, pending)
 
     def _recover(self, error: Aborted) -> None:
-        """Return to the committed offsets. Replace a client that is no longer a member. Wait while no broker is available.
+        """Return to the committed offsets. Replace a client that is no longer in the group. Wait while no broker is available.
 
         Raises:
             Aborted: the group rejects this member, or a stop was requested during the wait. After a stop, the next owner of the

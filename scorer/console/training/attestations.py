@@ -1,4 +1,4 @@
-"""Select the attestations of one version to show: one for each type of document. Pure.
+"""Select the attestations of one version that the console shows: one for each type of document. Pure.
 
 A document signed by a trusted key takes precedence over a claim, a document that no trusted key signed.
 """
@@ -84,7 +84,7 @@ class AttestationLibrary:
     """The attestations of the newest versions.
 
     Attributes:
-        left_out: The number of older versions that are not read.
+        left_out: The number of older versions beyond the limit, which are not read.
         read: Whether all versions, except the older ones in `left_out`, were read at least once.
         trusting: Whether the configured policy lists trusted keys. Without trusted keys no document can be verified.
     """
@@ -97,7 +97,7 @@ class AttestationLibrary:
 
 @dataclass(slots=True)
 class BestAttestations:
-    """Select one attestation of each type from a sequence: the last verified one, or else the last one."""
+    """Select one attestation of each predicate type from a sequence: the last verified one, or else the last one."""
 
     best: dict[str, Attestation] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)

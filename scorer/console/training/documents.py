@@ -132,7 +132,7 @@ class RuleResult(msgspec.Struct, frozen=True):
 
 
 class ComparisonDocument(msgspec.Struct, frozen=True):
-    """The comparison of challenger and champion on the same rows, and its verdict.
+    """The comparison of challenger and champion on the same hold-out rows, and its verdict.
 
     The first version of a model has no champion.
     """

@@ -73,7 +73,7 @@ class AttestationReader:
         yield self._library(wanted, left_out, read=True)
 
     def _due(self, wanted: Sequence[str], trusted: frozenset[str]) -> Iterable[str]:
-        """Return the versions to check for new attestations in this poll."""
+        """Return the versions among `wanted` to check for new attestations in this poll."""
         # These are the RECENT newest versions, RECENT of the others in turn, and all versions that have not been read yet or
         # were read with other trusted keys.
         later = wanted[RECENT:]
@@ -85,7 +85,7 @@ class AttestationReader:
         return [version for version in wanted if version in fresh or version in turn or version in wanted[:RECENT]]
 
     def _read(self, version: str, trusted: frozenset[str], now: datetime) -> bool:
-        """Read the attestations of a version if they may have changed. Return whether they differ from the earlier ones."""
+        """Read the attestations of a version if they may have changed. Return whether they differ from those read before."""
         # They may have changed if the version's referrers or the trusted keys have changed.
         earlier = self._versions.get(version)
         digest = earlier.attestations.digest if earlier else ""

@@ -1,4 +1,4 @@
-"""The plots of a training run as SVG texts: search rungs, learning curves, rules and confusion matrices.
+"""The plots of a training run as SVG texts: search rungs, learning curves, rules of the verdict and confusion matrices.
 
 All functions are pure and take attested documents. A plot without data is an empty text.
 """
@@ -224,7 +224,7 @@ def rules(comparison: ComparisonDocument) -> str:
 
 
 def gauge(rule: RuleResult) -> str:
-    """Plot one rule without text, 160 by 20 pixels. A dot to the right of the middle means that the rule passed."""
+    """Plot one rule of the verdict without text, 160 by 20 pixels. If the rule passed, its dot is right of the middle."""
     return picture(160, 20, _gauge(rule, 6, 154, 10))
 
 
@@ -249,7 +249,7 @@ def _scale(value: float, low: float, high: float, start: float, end: float) -> f
 
 
 def _thinned(path: Sequence[Point]) -> Sequence[Point]:
-    """Return at most MAX_POINTS + 1 points of a path, among them the last one."""
+    """Return at most MAX_POINTS + 1 points of a curve, among them the last one."""
     step = -(-len(path) // MAX_POINTS)
     return path if step <= 1 else [*path[:-1:step], path[-1]]
 

@@ -258,7 +258,7 @@ class RecordedRun:
         return document if isinstance(document, type_) else None
 
     def add(self, record: AnyRecord, size: int, max_bytes: int = MAX_RUN_BYTES) -> None:
-        """Add a record of this run. Beyond a limit the record is counted in `left_out` and otherwise ignored."""
+        """Add a record of this run. Beyond a size limit the record is counted in `left_out` and otherwise ignored."""
         attempt = self.attempts.setdefault(record.attempt, RunAttempt(record.attempt, record.at_ms, record.at_ms))
         attempt.last_ms = max(attempt.last_ms, record.at_ms)
         if len(self.attempts) > MAX_ATTEMPTS:

@@ -1,4 +1,4 @@
-"""Training runs for display: the records of a run, the attested documents of its version, and the channel moves to it. Pure.
+"""Training runs for display: the records of a run, the attested documents of its version, and its channel moves. Pure.
 
 A verdict without the signature of a trusted key is shown as a claim. The records of the topic of runs are never signed.
 """
@@ -420,7 +420,10 @@ def _because(attestations: VersionAttestations) -> str:
 
 
 def _promotions(attestations: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
-    """Return the channel moves that give the version a role, channel by channel, each channel's newest move first."""
+    """Return the channel moves that give the version a role, channel by channel, each channel's newest move first.
+
+    `id_` is the id of the training run. A move was made by the run itself if its reason contains this id.
+    """
     by_run = re.compile(rf"\brun {id_}\b") if id_ else None
     return [
         VersionPromotion(

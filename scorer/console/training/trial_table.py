@@ -16,7 +16,7 @@ SECONDS = "seconds"
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """A trial.
+    """A trial of the hyperparameter search, as a row of the table.
 
     Attributes:
         score: The value of the metric at the largest budget; None if it is unknown.

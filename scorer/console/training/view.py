@@ -33,7 +33,7 @@ class TrainingPage:
         chart: The plot of a metric over all versions; empty without versions.
         metric: The name of this metric.
         metrics: The names of the metrics that the chart can show.
-        left_out: The number of older versions and runs that are not read.
+        left_out: The number of older versions and runs beyond the limit, which are not read.
         read: Whether all versions, except the older ones in `left_out`, were read at least once.
     """
 

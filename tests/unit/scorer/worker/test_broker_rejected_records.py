@@ -184,7 +184,7 @@ def test_a_rejected_dead_letter_loses_its_time_and_then_the_content_of_the_event
     smallest = next(record for record in broker.accepted if record != SWAP)
     headers = dict(smallest[5] or ())
     assert (smallest[2], "h" in headers, headers["dead.reason"]) == (b"k", False, b"record-refused")
-    assert b"no whole dead letter can be written: no; not-json: e" in (headers["dead.error"] or b"")
+    assert b"the complete dead letter cannot be written: no; not-json: e" in (headers["dead.error"] or b"")
     assert +pending.scored.reasons == {"record-refused": 1}
 
 
@@ -220,7 +220,7 @@ def test_the_smallest_dead_letter_has_the_position_in_place_of_a_long_key() -> N
 
 
 def test_a_rejection_of_the_smallest_dead_letter_ends_the_worker() -> None:
-    with pytest.raises(Fatal, match="topic dead rejects even the smallest dead letter"):
+    with pytest.raises(Fatal, match="topic dead rejects even a dead letter without the event"):
         publish_batch(Broker(lambda record: record != SWAP), [0], [("out", b"bad", None, 0, 1_000, None)], [None])
 
 
