@@ -1,4 +1,7 @@
-"""Decode the fields of score, dead-letter and swap records that the audits use, and add them to an audit as arrays."""
+"""Decode the fields of score, dead-letter and swap records that the audits use, and add them to an audit as arrays.
+
+A swap record reports that another model version takes over a partition.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeVar
@@ -59,7 +62,7 @@ class DeadSource(NamedTuple):
 
 
 class SwapShares(msgspec.Struct, frozen=True, gc=False):
-    """The traffic split in a swap record. `canary` is the canary's share of the keys in percent."""
+    """The traffic split in a swap record (see `SwapRecord`). `canary` is the canary's share of the keys in percent."""
 
     canary: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
@@ -114,7 +117,7 @@ class DeletedTopicFilter:
         return True
 
     def is_deleted(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
-        """Return whether an answer belongs to a deleted input topic.
+        """Return whether an answer (score or dead letter) belongs to a deleted input topic.
 
         Args:
             source: the input partition of the answered event.
@@ -156,7 +159,7 @@ def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None
 
 
 def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource:
-    """Parse the headers `dead.source` and `dead.first` of a dead letter.
+    """Parse the headers `dead.source` and `dead.first` of a dead letter, which name the events that it answers.
 
     Raises:
         ValueError: if the headers are missing or invalid.
@@ -178,7 +181,10 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
 
 
 def feed_scores(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter, as_json: AsJson = bytes) -> None:
-    """Add a batch of score records to the audit. The batches of an output partition must be added in offset order."""
+    """Add a batch of score records to the audit. The batches of an output partition must be added in offset order.
+
+    Scores of deleted input topics, which `logs` recognizes, are only counted.
+    """
     by_source: dict[Partition, list[AuditedScore]] = {}
     keys: dict[Partition, list[bytes | None]] = {}
     for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):
@@ -208,7 +214,7 @@ def _arrays(output: Partition, source: Partition, records: list[AuditedScore]) -
 
 
 def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter) -> Iterator[tuple[Partition, Range]]:
-    """Add a batch of dead letters to the audit.
+    """Add a batch of dead letters to the audit. Those of deleted input topics, which `logs` recognizes, are only counted.
 
     Yields:
         For each dead letter of an unreadable batch, the input partition and the range of offsets.
@@ -232,7 +238,7 @@ def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFil
 
 
 def feed_swaps(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter) -> None:
-    """Add a batch of swap records to the audit. All swap records must be added before the answers."""
+    """Add a batch of swap records to the audit. All swap records must be added before the scores and dead letters."""
     for offset, record in decoded(batch, decode_swap):
         if record is None:
             audit.count_unreadable(batch.partition, offset)

@@ -1,4 +1,4 @@
-"""Show audits: progress while reading, a table of counts with the first positions, and the verdict."""
+"""Show audits: progress while reading, a table of counts with the first positions of each fault, and the verdict."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

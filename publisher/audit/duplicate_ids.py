@@ -1,4 +1,4 @@
-"""Count repeated ids in bounded memory, exactly or from a sample of the ids.
+"""Count repeated event ids in bounded memory, exactly or from a sample of the ids.
 
 A table holds a 64-bit hash of each id. When the table is full, only the ids with the lowest hashes are kept. The repetitions in
 this sample of one in k ids, multiplied by k, estimate all repetitions (distinct sampling; Gibbons, VLDB 2001). Two ids with the
@@ -16,7 +16,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4
 
 
 class RepeatedIds:
-    """Counts repeated ids: the occurrences of each id after its first occurrence.
+    """Counts repeated event ids: the occurrences of each id after its first occurrence.
 
     The count is exact if `sampled` is 1. Otherwise it is an estimate from one in `sampled` ids.
     """
@@ -44,7 +44,7 @@ class RepeatedIds:
         return int(self._repetitions.sum()) * self.sampled
 
     def _merge(self) -> None:
-        """Merge pending hashes into the table, and drop ids until the table fits."""
+        """Merge the hashes added since the last merge into the table, and drop ids until at most `_limit` remain."""
         mentions = np.sort(np.concatenate([self._table, *self._pending]))
         self._pending = []
         self._pending_count = 0

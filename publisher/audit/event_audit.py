@@ -75,7 +75,7 @@ class AuditedAnswers:
 
 @dataclass
 class EventReport(Report):
-    """Counts of events and of their answers."""
+    """Counts of events and of their answers (scores and dead letters). The group is the scorers' consumer group."""
 
     # Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. Two kinds of
     # phantoms must be left out of this sum: answers to offsets at or after the end of an input partition, and answers to input
@@ -102,9 +102,10 @@ class EventReport(Report):
     """Scores that come after the score of a later event of the same input partition."""
     version_regressions: int = 0
     """Events scored by an older version although a newer version had taken over their partition at an earlier offset. Only
-    revisions of one history of the channel are compared; a recreated channel has another history."""
+    revisions of one history of the registry channel are compared; a recreated channel has another history."""
     misassigned: int = 0
-    """Scores that name another arm than the one of the event's key, or a `role` that is neither this arm nor the champion."""
+    """Scores whose `arm` (champion or canary) is not the arm of the event's key, or whose `role` is neither this arm nor
+    champion."""
     uncommitted: int = 0
     """Answers that are visible although the group has not committed their events."""
     unreadable: int = 0
@@ -304,7 +305,7 @@ class Audit:
         return report
 
     def _order(self, answers: AuditedAnswers, inside: NDArray[np.bool_]) -> None:
-        """Check that the answers in an output partition have rising input offsets."""
+        """Check that the answers in an output partition have rising input offsets. `inside` selects the answers to check."""
         # This implies the order per key. Dead letters are excluded, because they are in another topic.
         offsets = answers.offsets[inside & (answers.kinds != Kind.DEAD)]
         if not len(offsets):

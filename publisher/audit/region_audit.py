@@ -204,10 +204,10 @@ class RegionsAudit:
 
 
 def _different(columns: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """Return the offsets that occur with more than one id.
+    """Return the offsets of the events whose answers have more than one id.
 
     Args:
-        columns: pairs of (n,) offsets and (n,) hashes of ids.
+        columns: pairs of (n,) offsets of answered events and (n,) hashes of the answers' ids.
     """
     if not columns:
         return np.empty(0, np.int64)

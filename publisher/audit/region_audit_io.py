@@ -1,6 +1,6 @@
 """Run the audit over regions on Kafka. The order of the reads makes the counts valid on a live system.
 
-An answer is counted in the region that produced it. Copies of answers are not counted.
+An answer (score or dead letter) is counted in the region that produced it. Copies of answers are not counted.
 """
 
 # The committed offsets of the groups in all regions are read first. Every event before these offsets must be answered. Then the

@@ -59,7 +59,7 @@ class AuditScope:
 def audit(
     settings: KafkaSettings, plan: AuditScope, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> EventReport:
-    """Read the committed records of the plan's topics once, and count events and answers.
+    """Read the committed records of the topics in `plan` once, and count the events and their answers.
 
     Args:
         settings: the connection.

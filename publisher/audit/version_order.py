@@ -25,9 +25,9 @@ class VersionCutover(NamedTuple):
 
     Attributes:
         offset: the first offset that the version scores.
-        revision: the revision of the channel that named the version.
+        revision: the revision of the registry channel that selected the version.
         digest: the digest of the version.
-        history: the id of the channel's history to which the revision belongs; "" if unknown.
+        history: the id of the registry channel's history to which the revision belongs; "" if unknown.
     """
 
     offset: int
@@ -37,7 +37,7 @@ class VersionCutover(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A range of offsets [start, stop) of a partition in which one version is in use at one channel revision.
+    """A range of offsets [start, stop) of a partition that one model version scores, at one revision of the registry channel.
 
     `is_recorded` is false for the offsets before the version's first cutover: its first swap record or, if it scored before all
     swap records, its first score.
@@ -52,7 +52,7 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """The offset from which a channel revision excludes older revisions.
+    """The offset from which a revision of the registry channel excludes older revisions.
 
     At or after `offset`, no event of the partition may be scored at a revision below `revision` of the same history.
     """
@@ -106,6 +106,7 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
     """Return the segments of each version. The segments of one version cover all offsets of the partition.
 
     The first segment of a version starts at offset 0. Each swap record of the version starts another segment.
+    `first` has the first offset that each version scored, by the digest of the version.
     """
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1

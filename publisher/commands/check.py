@@ -1,4 +1,4 @@
-"""`publisher check`: report every problem before anything is copied, and create missing topics with `--create`.
+"""`publisher check`: report every problem of a relay before it copies anything, and create missing topics with `--create`.
 
 Nothing else is changed: the check writes no record, and initialises only a transactional id that the relay itself never uses.
 """
@@ -32,7 +32,7 @@ def check(
     create: Annotated[bool, typer.Option("--create", help="Create missing topics and partitions at the destination.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Report every problem before anything is copied: clusters, rights, topics, checkpoints."""
+    """Report every problem of a relay before it copies anything: clusters, rights, topics, checkpoints."""
     print_findings(findings(load(path, flags or []).settings, create=create), as_json)
 
 

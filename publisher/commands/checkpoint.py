@@ -28,7 +28,7 @@ Positions = dict[CheckpointKey, Checkpoint]
 Values = Mapping[CheckpointKey, bytes | None]
 """The encoded checkpoint to write for each key; None removes the checkpoint."""
 MakeValues = Callable[[Positions, Sequence[CheckpointKey]], Values]
-"""Returns the values to write, from the relay's positions and the keys of its unreadable positions."""
+"""Returns the encoded checkpoints to write, from the relay's positions and the keys of its unreadable positions."""
 app = typer.Typer(
     help="Show, set or reset the positions of a relay, which are stored at the destination.",
     no_args_is_help=True,
@@ -53,7 +53,7 @@ def set_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Set the position of a source topic. A running relay ends, and continues from this position when it is started again."""
+    """Set a relay's position in a source topic. A running relay ends, and continues from this position when started again."""
     _show(move(load(path, flags or []).settings, topic, partition, to), as_json)
 
 
@@ -79,7 +79,7 @@ class PositionChange:
 
 
 def move(settings: RelaySettings, topic: str, partition: int | None, to: str) -> list[PositionChange]:
-    """Set the position of one partition of a topic, or the positions of all its partitions.
+    """Set the relay's position in one partition of a source topic, or in all its partitions.
 
     Args:
         settings: the settings of the relay.
@@ -120,9 +120,9 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
 
 
 def forget(settings: RelaySettings, topic: str | None) -> list[PositionChange]:
-    """Delete the positions of one topic, or of all topics if `topic` is None.
+    """Delete the relay's positions in one source topic, or in all source topics if `topic` is None.
 
-    The relay then starts as if it had never run.
+    The relay then starts in these topics as if it had never run.
 
     Raises:
         Fatal: with exit code 4 if the destination does not answer.
@@ -149,6 +149,8 @@ def _partition_numbers(pair: TopicPair, partition: int | None) -> Sequence[int]:
 
 def _write(settings: RelaySettings, command: str, make_values: MakeValues) -> tuple[Positions, Values]:
     """Fence the relay, then write the positions that `make_values` returns to the checkpoint topic.
+
+    The registration in the topic then names `command` as the last writer.
 
     Returns:
         The positions before the change, and the new positions as written to the topic.

@@ -28,7 +28,7 @@ def failover(
     yes: Annotated[bool, typer.Option("--yes", help="Move the consumer groups without asking for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let the scorers at the destination continue at the positions where the scorers of the source stopped (source.groups).
+    """Let the scorers at the destination continue at the positions where the scorers of the source (source.groups) stopped.
 
     For the failback use the configuration of the relay that copies in the other direction.
     """

@@ -54,7 +54,7 @@ class GroupMove:
 
 @dataclass(frozen=True)
 class FailoverPlan:
-    """The moves of all groups, before they are carried out. All times are Unix ms.
+    """The planned moves of all groups' committed positions. All times are Unix ms.
 
     Attributes:
         source: the region of the source.
@@ -81,7 +81,7 @@ class FailoverPlan:
 
 
 def plan(settings: RelaySettings, to: str, now_ms: int) -> FailoverPlan:
-    """Plan the moves of the groups to the region `to`. Changes nothing.
+    """Plan the moves of the consumer groups' positions to the region `to`. Changes nothing.
 
     Raises:
         Fatal: with exit code 2 if the settings name no group, or another destination than `to`. With 3 if a move would be
@@ -274,7 +274,7 @@ def _failback_moves(
     positions: Mapping[CheckpointKey, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[GroupMove]:
-    """Yield the moves for topics that a relay in the other direction has copied from the destination to the source."""
+    """Yield the moves of a group's positions in topics that were copied from the destination to the source."""
     # The group has scored the copies at the source. The moves prevent it from scoring the originals at the destination again.
     topics = source.topics({p.topic for p in committed} - {key.topic for key in positions})
     candidates = [p for p in committed if p.topic in topics]
@@ -321,7 +321,7 @@ def _move(
     position: GroupPosition,
     topic_ids: tuple[str, str],
 ) -> GroupMove:
-    """Return the move of a group to an offset of `target`.
+    """Return the move of a group's committed position to an offset of `target`.
 
     Args:
         group: the consumer group.

@@ -52,7 +52,7 @@ class CertificateExpiry(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the current values."""
-        documentation = "Time at which the certificate in the file that a setting names expires."
+        documentation = "Time at which the certificate of a configured PEM file expires."
         family = GaugeMetricFamily(self._name, documentation, labels=["setting"])
         for setting, path in self._files.items():
             with suppress(OSError, ValueError):

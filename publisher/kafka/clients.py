@@ -60,11 +60,12 @@ class KafkaSettings(BaseModel):
     """How long the broker may take to confirm a batch (ms)."""
     security: SecuritySettings = SecuritySettings()
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
-    """Properties of librdkafka (tuning, other mechanisms) that do not weaken a guarantee; secrets are never printed."""
+    """Properties of librdkafka (tuning, other SASL mechanisms) that weaken neither delivery nor security; secrets are never
+    printed."""
 
     @model_validator(mode="after")
     def _keeps_guarantees(self) -> Self:
-        """Reject a property in `extra` that weakens a guarantee or overrides a setting of `security`."""
+        """Reject a property in `extra` that weakens delivery or security, or overrides a setting of `security`."""
         client_properties.check(self.extra)
         security_section.check_not_repeated(self.security, self.extra, self.section)
         return self

@@ -127,7 +127,9 @@ ABSENT = Codes(
 )
 CREATED_ALREADY = Codes((KafkaError.TOPIC_ALREADY_EXISTS, "another process has created it"))
 GROWN_ALREADY = Codes((KafkaError.INVALID_PARTITIONS, "another process has added the partitions"))
-LONG_TRANSACTION = Codes((KafkaError.INVALID_TRANSACTION_TIMEOUT, "the broker's transaction.max.timeout.ms is below ours"))
+LONG_TRANSACTION = Codes(
+    (KafkaError.INVALID_TRANSACTION_TIMEOUT, "the broker's transaction.max.timeout.ms is below the client's timeout")
+)
 LIMITED = Codes(
     (KafkaError.POLICY_VIOLATION, "the broker limits partitions, or has a policy of its own for topics"),
     (KafkaError.INVALID_PARTITIONS, "the broker rejects this number of partitions"),

@@ -64,7 +64,7 @@ def describe(admin: AdminClient, group: str, seconds: float, *, rights: bool) ->
 
 
 def main() -> None:
-    """Read one request from standard input, and write the answer to standard output.
+    """Read one group query from standard input, and write its answer to standard output.
 
     The command-line argument is the descriptor of a pipe that the parent keeps open. This process ends when the parent ends.
     """

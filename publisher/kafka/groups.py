@@ -216,22 +216,22 @@ GroupSource = AdminClient | IsolatedGroups
 
 
 def described(source: GroupSource, group: str, seconds: float = ANSWER_SECONDS) -> list[GroupMember]:
-    """Return the current members of the group. Raises KafkaException if the coordinator does not answer."""
+    """Return the current members of a consumer group. Raises KafkaException if the coordinator does not answer."""
     return sorted(GroupMember(m.client_id, m.host, m.partitions) for m in _described(source, group, seconds))
 
 
 def members(source: GroupSource, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
-    """Return the client ids of the group's members. Raises KafkaException if the coordinator does not answer."""
+    """Return the client ids of a consumer group's members. Raises KafkaException if the coordinator does not answer."""
     return sorted(client_ids_by_member(source, group, seconds).values())
 
 
 def client_ids_by_member(source: GroupSource, group: str, seconds: float = ANSWER_SECONDS) -> dict[str, str]:
-    """Return the client id of each member of the group, by member id. Raises KafkaException if no coordinator answers."""
+    """Return the client id of each member of a consumer group, by id. Raises KafkaException if no coordinator answers."""
     return {member.member_id: member.client_id for member in _described(source, group, seconds)}
 
 
 def member_ids(source: GroupSource, group: str, client_id: str, seconds: float = ANSWER_SECONDS) -> frozenset[str]:
-    """Return the ids of the group's members with this client id.
+    """Return the ids of a consumer group's members with this client id.
 
     Raises:
         KafkaException: if the coordinator does not answer.

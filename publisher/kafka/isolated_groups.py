@@ -50,7 +50,7 @@ class IsolatedGroups:
         self._start_seconds = start_seconds
 
     def describe(self, group: str, seconds: float, *, rights: bool) -> GroupDescription:
-        """Describe a group.
+        """Describe a consumer group in a child process.
 
         Args:
             group: the name of the group.

@@ -244,7 +244,7 @@ class TopicReader:
         Args:
             consumer: the consumer, with the partitions assigned.
             remaining: the stop offset of each partition. Completed partitions are removed.
-            most: the limit of records for the first call of `consume`. Later calls have other limits, unless it is 1.
+            most: the limit of records for the first call of `consume`. Later calls have other limits, unless `most` is 1.
         """
         # Unless `most` is 1, each later call gets a limit at which it returns about CALL_BYTES.
         deadline = time.monotonic() + STALL_SECONDS

@@ -72,7 +72,7 @@ class SandboxStart(msgspec.Struct, array_like=True):
 
 
 class Read(msgspec.Struct, array_like=True):
-    """A request to read a partition from an offset."""
+    """A request to the sandbox to read a partition from an offset."""
 
     topic: str
     partition: int
@@ -92,7 +92,7 @@ class Row(msgspec.Struct, array_like=True):
 
 
 class Records(msgspec.Struct, array_like=True, tag=True):
-    """An answer: the next records of the partition.
+    """An answer of the sandbox: the next records of the partition.
 
     `ended` means that the partition has no further committed records at present.
     """
@@ -102,7 +102,7 @@ class Records(msgspec.Struct, array_like=True, tag=True):
 
 
 class Ended(msgspec.Struct, array_like=True, tag=True):
-    """An answer without records: the partition currently has no committed record at or after the requested offset.
+    """An answer of the sandbox: the partition currently has no committed record at or after the requested offset.
 
     `offset` is the current end of the partition for readers of committed records.
     """
@@ -111,14 +111,14 @@ class Ended(msgspec.Struct, array_like=True, tag=True):
 
 
 class RepeatCarefully(msgspec.Struct, array_like=True, tag=True):
-    """An answer: a batch at or after the requested offset cannot be read.
+    """An answer of the sandbox: a batch at or after the requested offset cannot be read.
 
-    The parent must start another process in careful mode, and repeat the request.
+    The parent must start another sandbox in careful mode (one batch per fetch), and repeat the request.
     """
 
 
 class Unreadable(msgspec.Struct, array_like=True, tag=True):
-    """An answer: the batch that contains the requested offset cannot be read.
+    """An answer of the sandbox: the batch that contains the requested offset cannot be read.
 
     Attributes:
         last: the last offset of the batch. If the batch's header was not found in memory, the requested offset.
@@ -136,13 +136,13 @@ class Unreadable(msgspec.Struct, array_like=True, tag=True):
 
 
 class Failed(msgspec.Struct, array_like=True, tag=True):
-    """An answer: the Kafka client reports an error that no other answer describes."""
+    """An answer of the sandbox: its Kafka client reports an error that no other type of answer describes."""
 
     error: str
 
 
 class Rejected(msgspec.Struct, array_like=True, tag=True):
-    """An answer: the broker rejects the fetch.
+    """An answer of the sandbox: the broker rejects the fetch.
 
     The offset is out of range, the topic does not exist, or a right is missing. The sandbox does not handle these errors,
     because the parent's own consumer receives the same error.
@@ -152,7 +152,7 @@ class Rejected(msgspec.Struct, array_like=True, tag=True):
 
 
 class NoAnswerYet(msgspec.Struct, array_like=True, tag=True):
-    """An answer: neither a record nor an error has arrived from the broker within ANSWER_SECONDS."""
+    """An answer of the sandbox: neither a record nor an error has arrived from the broker within ANSWER_SECONDS."""
 
 
 Answer = Records | Ended | RepeatCarefully | Unreadable | Failed | Rejected | NoAnswerYet
@@ -322,7 +322,7 @@ def allowed(limit: int) -> int:
 
 
 def main() -> None:
-    """Answer requests from the standard input until the input ends."""
+    """Answer the read requests that the parent process writes to standard input, until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     died, standard_error = os.pipe()

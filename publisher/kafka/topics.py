@@ -72,7 +72,7 @@ class Bounds(NamedTuple):
         if to in ("earliest", "latest"):
             return self.low if to == "earliest" else self.high
         if not to.isdigit() or not self.low <= int(to) <= self.high:
-            message = f"{to!r} is not a valid offset of {where}: the partition holds {self.low} to {self.high}"
+            message = f"{to!r} is not a valid offset of {where}: the partition holds the offsets {self.low} to {self.high}"
             raise Fatal(message, "write an offset in this range, or --to earliest|latest", USAGE)
         return int(to)
 
@@ -87,7 +87,10 @@ class Topics:
     def __init__(
         self, settings: KafkaSettings, client_id: str, name: str, answer_seconds: float, admin: AdminClient | None = None
     ) -> None:
-        """Create the client, unless `admin` is given. Raises Fatal with exit code 2 if the client rejects its properties."""
+        """Create an administrative client, unless `admin` is given.
+
+        Raises Fatal with exit code 2 if the client rejects its properties.
+        """
         self.name = name
         self._settings = settings
         self._client_id = client_id
@@ -264,7 +267,10 @@ class Topics:
             raise Fatal(f"{self.name} cannot {action}: {error.str()}", hint, 3) from exception
 
     def _wait(self, future: "Future[Any]") -> Any:
-        """Return the answer of a request. Raises KafkaException, or Fatal with exit code 3 for a fatal error of the client."""
+        """Return the answer of the admin request `future`.
+
+        Raises KafkaException, or Fatal with exit code 3 for a fatal error of the client.
+        """
         while True:
             try:
                 return future.result(FATAL_CHECK_SECONDS)
@@ -294,7 +300,7 @@ class Topics:
         return Retriable(f"{self.name} returned an error: {error.str()}")
 
     def _renew(self) -> None:
-        """Replace the client, at most once in RENEW_SECONDS."""
+        """Replace the administrative client, at most once in RENEW_SECONDS."""
         # A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy. The
         # replaced client is kept until the next replacement, because other threads may still wait for its answers.
         now = time.monotonic()

@@ -40,7 +40,7 @@ MAX_LANES = 1_024  # in a registration: its reader fences the transactional ids 
 
 
 class CheckpointKey(NamedTuple):
-    """Identifies a position: the relay's name, and the region, topic and partition of the source."""
+    """Identifies a checkpoint: the relay's name, and the region, topic and partition of the source."""
 
     relay: str
     region: str
@@ -175,7 +175,7 @@ class CheckpointLog:
 
     Methods raise Fatal: with exit code 4 if the broker does not answer, 3 if it rejects the request, 2 if the topic does not
     exist. They also raise Fatal (exit code 3) if a position or the registration of `relay` is unreadable, unless `repairing` is
-    true.
+    true because the caller replaces unreadable records.
 
     Attributes:
         unreadable: for each key whose newest record is unreadable, the location of that record and the error. The key keeps its
@@ -198,12 +198,12 @@ class CheckpointLog:
         self._read: Offsets = {}
 
     def refresh(self) -> None:
-        """Read up to the current end of the topic. Waits until open transactions in it are committed or aborted."""
+        """Read the checkpoint topic up to its current end. Waits until open transactions in it are committed or aborted."""
         # An open transaction hides all later records, including those of committed transactions.
         self._read_to(self.reader.written(self.reader.partitions([self.topic])))
 
     def refresh_visible(self, relay: str) -> None:
-        """Read up to the last stable offset, without waiting for open transactions.
+        """Read the checkpoint topic up to its last stable offset, without waiting for open transactions.
 
         If a registration of `relay` follows the last stable offset, wait until it can be read.
         """

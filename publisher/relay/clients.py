@@ -27,7 +27,7 @@ CHECK_HINT = "publisher check CONFIG lists the missing rights"
 
 
 def create_source_consumer(settings: RelaySettings, lane: int) -> Consumer:
-    """Return a consumer for assigned partitions of the source, which reports the end of each partition."""
+    """Return the consumer of the copying thread `lane` for source partitions. It reports the end of each partition."""
     source = settings.source
     share = settings.bytes_per_second // settings.lanes  # no more is fetched ahead than the lane may read in a second
     queue = min(source.queue_bytes, max(65_536, share)) if share else source.queue_bytes

@@ -87,7 +87,8 @@ class CopyWorker:
     def open(self, registered: Record) -> None:
         """Take over the transactional ids of this worker. Raises the same errors as `TransactionSession.open`.
 
-        Each producer commits the record `registered`. The commit fails if another process has taken over the ids.
+        Each producer commits `registered`, the registration record of this process. The commit fails if another
+        process has taken over the ids.
         """
         self._writer.open(registered)
 
@@ -96,7 +97,7 @@ class CopyWorker:
         self._thread.start()
 
     def add(self, routes: Sequence[Route]) -> None:
-        """Also copy these partitions, from their `next` offsets. Allowed from any thread.
+        """Also copy the partitions of these routes, from their `next` offsets. Allowed from any thread.
 
         The first checkpoints of the partitions must be written before the call.
         """
@@ -124,7 +125,7 @@ class CopyWorker:
             self._shared.ended.set()
 
     def _poll(self, consumer: Consumer) -> None:
-        """Poll the consumer and the sandbox process, which reads the other partitions, once. Publish the received records."""
+        """Poll once the consumer and the sandbox (`SandboxedPartitions`). Publish copies of the received records."""
         self.state.heartbeat = time.monotonic()
         self._assign_added(consumer)
         rest = self._writer.rest_until - time.monotonic()
@@ -233,7 +234,10 @@ class CopyWorker:
             raise Aborted(f"the source returned an error: {error.str()}")
 
     def _copy_sandboxed(self, consumer: Consumer, result: SandboxResult) -> None:
-        """Publish a result of the sandbox. If the sandbox has released the partition, the consumer reads it again."""
+        """Publish the records or dead letter of a sandbox result.
+
+        If the sandbox has released the partition, the consumer reads it again.
+        """
         route = self._active.get(result.partition)
         if route is None or not self._writer.wait_for_same_topics():
             self._sandboxed.forget(result.partition)
@@ -255,7 +259,7 @@ class CopyWorker:
             consumer.incremental_assign(_positions([route]))
 
     def _refuse_unreadable_row(self, consumer: Consumer, message: Message, error: str) -> bool:
-        """Dead-letter a record from the sandbox whose headers cannot be read, or stop its partition.
+        """Dead-letter a record whose headers the sandbox process could not read, or stop its partition.
 
         Returns:
             False if the destination has rejected the transaction with the dead letter.
@@ -287,7 +291,7 @@ class CopyWorker:
             consumer: the consumer.
             messages: the first messages of the transaction.
             unreadable: the records that the transaction contained as dead letters.
-            rejection: the error.
+            rejection: the error that reports the rejection.
         """
         candidates = {partition: route.next for partition, route in self._active.items() if route.advance_past_read()}
         for route in self.state.routes.values():
@@ -394,5 +398,5 @@ class CopyWorker:
 
 
 def _positions(routes: Iterable[Route]) -> list[TopicPartition]:
-    """Return the positions for the assignment of a consumer."""
+    """Return the next offset of each route, in the form that the assignment of a consumer needs."""
     return [TopicPartition(route.topic, route.partition, route.next, leader_epoch=route.epoch) for route in routes]

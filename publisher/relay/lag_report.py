@@ -81,7 +81,7 @@ class Observer:
         self._previous: RelayStatus | None = None
 
     def observe(self, now_ms: int) -> RelayStatus:
-        """Read the checkpoints, and query the source and the process. Raises Fatal if the destination does not answer."""
+        """Read the checkpoints, the source and the relay's metrics. Raises Fatal if the destination does not answer."""
         self._checkpoints.refresh()
         positions = self._checkpoints.checkpoints_of(self._settings.name)
         ends: dict[Partition, Bounds] | None = None
@@ -100,7 +100,7 @@ class Observer:
 
 
 def with_rates(status: RelayStatus, previous: RelayStatus | None) -> RelayStatus:
-    """Return `status` with the rates since the state `previous`. Pure.
+    """Return `status` with the records per second since the state `previous`. Pure.
 
     A rate is None if the previous value is unknown or higher.
     """

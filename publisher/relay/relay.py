@@ -1,4 +1,4 @@
-"""Repeat runs of the relay until it is stopped, or until an operator must decide.
+"""Repeat runs of the relay until it is stopped, or until an operator must decide how to continue.
 
 Every run has the same steps: fence every process that may still write, read the checkpoints to their end, compare them with
 both clusters, copy. No position is carried from run to run.

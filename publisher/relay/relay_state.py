@@ -73,7 +73,7 @@ class RunFailure:
 class RelayState:
     """The state of a relay over all its runs. A run ends with its first failure.
 
-    The relay then starts another run, unless an operator must decide.
+    The relay then starts another run, unless an operator must decide how to continue.
 
     Attributes:
         name: the relay's name.
@@ -143,4 +143,4 @@ class RelayState:
         # While no records are copied, all threads count as live.
         now = time.monotonic()
         stuck = [lane.number for lane in self.lanes if self.copying and now - lane.heartbeat > limit]
-        return f"lanes {stuck} have not moved for {limit:.0f} s" if stuck else None
+        return f"lanes {stuck} have made no progress for {limit:.0f} s" if stuck else None

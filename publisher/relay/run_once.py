@@ -1,7 +1,7 @@
-"""One run of a relay: resolve the topics, take over, begin, supervise, close. `Relay` starts a new run after every failure.
+"""One run of a relay: resolve the topics, fence other processes, begin, supervise, close.
 
-Each copying thread (lane) has a transaction session. One more session, `control`, registers the process and writes the first
-checkpoints of new partitions.
+`Relay` starts a new run after every failure. Each copying thread (lane) has a transaction session. One more session, `control`,
+registers the process and writes the first checkpoints of new partitions.
 """
 
 # `control` writes the first checkpoints of all new partitions of a topic in one transaction. If a partition has a checkpoint,
@@ -292,7 +292,7 @@ class RelayRun:
                 worker.add(assigned)
 
     def _add_new_partitions(self) -> None:
-        """Start to copy partitions that were added to the source topics, and new topics that match a pattern."""
+        """Start to copy new partitions of the source topics, and new topics that match a pattern in source.topics."""
         names = [
             name
             for name, topic in self._watches[0].found.items()

@@ -76,9 +76,9 @@ class SandboxedPartitions:
 
 
 def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
-    """Return the rows for the next transaction: at most `most`, and only rows before the first one with unreadable headers.
+    """Return the sandbox's records for the next transaction: at most `most`, all before the first with unreadable headers.
 
-    If the headers of the first row are unreadable, only this row is returned.
+    If the headers of the first record are unreadable, only this record is returned.
     """
     first_unread = next((index for index, row in enumerate(rows[:most]) if row.unread is not None), most)
     return rows[: max(first_unread, 1)]

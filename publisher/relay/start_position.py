@@ -31,7 +31,8 @@ class CopyEndpoint:
 class CopyRefused(Fatal):
     """The relay (or a failover) refuses to continue, because the stored positions contradict the state of the clusters.
 
-    Also raised if another process has taken over. An operator must decide how to continue. The command ends with exit code 3.
+    Also raised if another process has taken over the relay. An operator must decide how to continue. The command ends with
+    exit code 3.
     """
 
     def __init__(self, fact: str, hint: str) -> None:

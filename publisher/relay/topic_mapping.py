@@ -44,9 +44,9 @@ class TopicPair(NamedTuple):
 
 
 def selected(settings: RelaySettings, names: list[str]) -> list[str]:
-    """Return the topics to copy: all topics that the settings name, and each topic in `names` that matches a pattern. Pure.
+    """Return the topics to copy: all topics that the settings name, and those in `names` that match a pattern. Pure.
 
-    A topic that the settings name is returned even if it does not exist.
+    `names` are the existing source topics. A topic that the settings name is returned even if it does not exist.
     """
     patterns = [re.compile(entry) for entry in settings.source.topics if entry.startswith("^")]
     named = [entry for entry in settings.source.topics if not entry.startswith("^")]
@@ -119,7 +119,7 @@ def pairs(
 
 
 def smallest_limit(destination: Topics, copied: Iterable[TopicPair]) -> int:
-    """Return the size of the largest batch that every destination topic accepts (bytes)."""
+    """Return the size (bytes) of the largest batch that every destination topic of the pairs `copied` accepts."""
     configs = destination.configs(pair.destination_name for pair in copied)
     limits = [int(config["max.message.bytes"]) for config in configs.values() if "max.message.bytes" in config]
     return min([LARGEST_BATCH, *limits])
@@ -163,7 +163,10 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
 
 
 def _create_missing(source: Topics, destination: Topics, topics: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
-    """Create the missing destination topics, and add the missing partitions; return whether any of them were missing."""
+    """Create the missing destination topics, and add the missing partitions; return whether any of them were missing.
+
+    `targets` has the destination topic of each source topic.
+    """
     existing = destination.topics(targets.values())
     missing = [name for name, target in targets.items() if target not in existing]
     configs = source.configs(missing)

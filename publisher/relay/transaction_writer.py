@@ -88,7 +88,8 @@ class TransactionWriter:
     def open(self, registered: Record) -> None:
         """Take over the transactional ids of the writer. Raises the same errors as `TransactionSession.open`.
 
-        Each producer commits the record `registered`. The commit fails if another process has taken over the ids.
+        Each producer commits `registered`, the registration record of this process. The commit fails if another
+        process has taken over the ids.
         """
         shared = self._shared
         self._registered = registered

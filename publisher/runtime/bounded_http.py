@@ -58,7 +58,7 @@ class _Connection:
         socket: the socket.
         address: the address of the client.
         deadline: when the server closes the connection if its state has not changed (monotonic seconds).
-        state: the state.
+        state: whether the server reads the request, writes the response, or waits for the client to close the connection.
         head: the received part of the request's head (request line and headers).
         answer: the part of the response that is not written yet.
     """
@@ -161,7 +161,7 @@ class BoundedHttpServer:
             self._step(connection)  # usually the request has arrived too, and is answered before an eviction
 
     def _make_room(self, error: OSError) -> None:
-        """Free a file descriptor for the next connection, or pause accepting if there is none to free."""
+        """Free a file descriptor after accepting has failed with `error`, or pause accepting if there is none to free."""
         # The pause prevents this thread from spinning.
         if self._reserve:
             os.close(self._reserve.pop())

@@ -192,7 +192,10 @@ class DefaultCommandGroup(TyperGroup):
 
 
 def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
-    """Return the Typer application of these commands (see `LazyCommands`), with shell completion and `--version`."""
+    """Return the Typer application of these commands (see `LazyCommands`), with shell completion and `--version`.
+
+    `about` is its help text.
+    """
 
     class Group(TyperGroup):
         def __init__(self, **options: Any) -> None:

@@ -20,7 +20,7 @@ class PlainConsole(Console):
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def on_broken_pipe(self) -> None:
-        """Raise BrokenPipeError, which has its own exit code. rich itself would exit with 1, the code of a finding."""
+        """Raise BrokenPipeError, which has its own exit code. rich itself would exit with 1, the code of a failed check."""
         raise BrokenPipeError
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

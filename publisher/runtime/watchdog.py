@@ -17,7 +17,7 @@ CHECK_SECONDS = 1.0
 def watch(stuck: Callable[[], str | None]) -> None:
     """Call `stuck` each second in a thread, and end the process if it returns a reason.
 
-    The reason and the stacks of all threads are logged first. The exit code is BROKEN.
+    The reason and the stacks of all threads are logged first. The exit code is BROKEN (70).
     """
 
     def check_regularly() -> None:

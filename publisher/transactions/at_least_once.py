@@ -66,7 +66,7 @@ class UncommittedPositions:
         self.published |= {(p.topic, p.partition): p for p in offsets}
 
     def due(self, now: float) -> bool:
-        """Return whether a checkpoint is due."""
+        """Return whether a checkpoint (a commit of the published positions) is due."""
         # A checkpoint is due if no commit is pending, and CHECKPOINT_SECONDS have passed since the last commit was started and
         # since the oldest position in `published` was published.
         return (

@@ -61,7 +61,7 @@ def _return_at_once(_: Context) -> None:
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.session.Session`. One thread owns it.
 
-    A session that sends no offsets needs an `ownership_record`, and cannot recover from an unknown outcome.
+    A session that sends no offsets needs an `ownership_record`, and cannot recover if the outcome of a commit is unknown.
 
     Args:
         make_producer: returns a producer for a transactional id, not yet initialised.
@@ -252,7 +252,7 @@ class TransactionSession:
         """Commit or abort the open transaction. The committed offsets then show which of the two has happened.
 
         Raises:
-            Fatal: if the broker rejects the initialisation of a successor.
+            Fatal: if the broker rejects the initialisation of a replaced producer's successor.
             Aborted: if this session has an ownership record, and the outcome of the transaction is unknown.
             Exception: any error that `context.check` raises.
         """

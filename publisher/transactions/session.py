@@ -58,7 +58,7 @@ class Session(Protocol):
 
     counters: Counters
     sends_group: bool
-    """Whether `publish` uses the group's metadata, which are expensive to request."""
+    """Whether `publish` uses the consumer group's metadata, which are expensive to request."""
 
     def open(self) -> None:
         """Wait until the session can publish. Raises Fatal if the broker rejects its producers."""

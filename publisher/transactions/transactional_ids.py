@@ -1,6 +1,6 @@
 """The transactional ids of a process: their names, how a process takes them over, and how it fences dead processes.
 
-An id is `<name>/<role>/...`. Rights are granted by prefix: `<name>/<role>/`.
+An id is `<name>/<role>/...`, with the name of the scorer or relay. Rights are granted by prefix: `<name>/<role>/`.
 """
 
 # No name and no replica contains a `/`, so ids of different names or roles never coincide.

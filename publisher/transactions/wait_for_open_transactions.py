@@ -140,7 +140,14 @@ def _partitions(admin: AdminClient, names: Iterable[str]) -> list[Partition]:
 
 
 def _describe(ends: Offsets, stable: Offsets, group: str, unread: list[Partition]) -> str:
-    """Return a message that names one partition with an open transaction, and the number of other partitions."""
+    """Return a message that names one partition with an open transaction, and the number of other partitions.
+
+    Args:
+        ends: the end offsets of output partitions with open transactions.
+        stable: the last stable offsets of the output partitions.
+        group: the consumer group.
+        unread: the input partitions whose committed positions may still change.
+    """
     where = ["{}[{}] from offset {} on".format(*partition, stable[partition]) for partition in ends]
     where = where or ["the position of group {} in {}[{}]".format(group, *partition) for partition in unread]
     more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
