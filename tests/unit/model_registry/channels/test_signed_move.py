@@ -135,7 +135,7 @@ def test_an_earlier_state_that_is_put_back_is_refused_after_a_restart_too(stocke
     assert check(admission, stocked) == "key-1"
     put_back(stocked, 1, first)
     for checker in (admission, gate(tmp_path)):
-        with pytest.raises(Refused, match="names revision 1, and was at revision 2"):
+        with pytest.raises(Refused, match="is at revision 1, but was at revision 2"):
             check(checker, stocked)
         checker.check_earlier(stocked, "prod", channel.resolve(stocked, "prod"), NOW)
     assert check(gate(), stocked) == "key-1", "nothing is known of revision 2 where nothing was kept"
