@@ -117,9 +117,9 @@ class Cache:
             os.close(descriptor)
 
     def save_resolution(self, key: str, resolution: Resolution) -> None:
-        """Record the version to which a tag resolved, for `load_resolution`. Call this only for a version that works.
+        """Record the version to which a tag resolved, for `load_resolution`. Call this only for a version that can score.
 
-        `key` identifies the repository and the tag. The roles of the resolution are not recorded.
+        `key` identifies the repository and the tag. The roles (champion, canary, shadow) are not recorded.
 
         Raises Unreachable if the disk fails or is full.
         """
@@ -169,7 +169,10 @@ class Cache:
         return manifest
 
     def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:
-        """Return the manifest of a cached version after verifying every file; None if the entry is missing or damaged."""
+        """Return the manifest of a cached version after verifying every file; None if the entry is missing or damaged.
+
+        `described` reads the manifest of the version from a store, here from the cache entry.
+        """
         if not entry.is_dir():
             return None
         cached_store = LayoutStore(entry)

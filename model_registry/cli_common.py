@@ -45,7 +45,7 @@ Reason = Annotated[str, typer.Option(help="The reason, recorded in the channel's
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version to serve.", show_default=False)]
 Canary = Annotated[
     str | None,
-    typer.Option(metavar="SHARE", help="Serve the version as a canary to this share of the keys, such as 5%."),
+    typer.Option(metavar="SHARE", help="Serve the version as a canary to this share of the record keys, such as 5%."),
 ]
 Shadow = Annotated[
     str | None,
@@ -145,7 +145,7 @@ def _repository_path(text: str, target: ModelReference) -> str:
 def champion_of(store: "Store", target: ModelReference) -> str:
     """Return the manifest digest of the version that a reference names.
 
-    If the reference names a channel, the version is the channel's champion, the version that answers.
+    If the reference names a channel, the version is the channel's champion, the version that answers events.
 
     Raises:
         BadReference: The reference has neither a tag nor a digest.

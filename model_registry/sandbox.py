@@ -142,7 +142,10 @@ def describe_end(code: int | None) -> str:
 
 
 def confine() -> None:
-    """Limit the effects of a crash of this child process, as the module describes. Must be the first call in the child."""
+    """Make this child process end with its parent, die first if memory runs out, and write no core file.
+
+    Must be the first call in the child.
+    """
     # SIGINT is ignored, so that Ctrl-C ends only the parent, which then ends the child.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()

@@ -36,7 +36,7 @@ _EXHAUSTED = object()
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The version to which a tag or digest resolves. A channel resolves to its champion, the version that answers.
+    """The version to which a tag or digest resolves. A channel resolves to its champion, the version that answers events.
 
     Attributes:
         digest: The manifest digest of the version.
@@ -112,7 +112,7 @@ def promote(
     Raises:
         BadReference: An argument is malformed.
         NotFound: The version, or a part of its content, is missing.
-        Refused: `channel` is the tag of a version, or the request's expectation does not hold.
+        Refused: `channel` is the tag of a version, or the digest or revision is not the one that `request` expects.
         Conflict: Another process moved the channel at the same time and overwrote this move.
     """
 
@@ -142,7 +142,7 @@ def rollback(store: Store, channel: str, request: MoveRequest, *, to_revision: i
 
     Raises:
         NotFound: The history has no such revision, or content of its version is missing.
-        Refused: There is no earlier state, or the request's expectation does not hold.
+        Refused: The channel has had no other champion, or the channel's revision is not the one that `request` expects.
         BadReference, Conflict: In the same cases as `promote`.
     """
 
@@ -173,8 +173,8 @@ def history(store: Store, channel: str, after: int = 0) -> list[ChannelMove]:
 def iter_completed(store: Store, channel: str, before: int | None = None) -> Iterator[ChannelMove]:
     """Yield the completed moves of a channel, newest first. Each history entry is read when the iterator reaches it.
 
-    A move is completed if the channel's tag moved to its target; an interrupted move has only a history entry. Unreadable
-    entries are skipped with a warning.
+    A move is completed if it moved the channel's tag to the new manifest. An interrupted move has only a history entry.
+    Unreadable entries are skipped with a warning.
 
     Args:
         store: The repository.
@@ -204,7 +204,7 @@ def iter_completed(store: Store, channel: str, before: int | None = None) -> Ite
 def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarget], request: MoveRequest) -> ChannelMove:
     """Write a move of a channel to the target that `choose` returns for the channel's current state.
 
-    If another process moves the channel in between, start again from the new state.
+    If another process moves the channel before this move is written, start again from the new state.
     """
     tags.check_channel(channel)
     request.check()
@@ -262,7 +262,7 @@ def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Des
 def _write_entry(
     store: Store, channel: str, state: ChannelState, target: MoveTarget, request: MoveRequest
 ) -> tuple[ChannelMove, Descriptor]:
-    """Store the history entry of a move, with its evidence and its signature, but without its tag."""
+    """Store the history entry of a move, with its evidence (a JSON document) and signature, but without the history tag."""
     document = manifest.EMPTY if request.evidence is None else request.evidence
     evidence = manifest.describe_content(manifest.EMPTY_TYPE if request.evidence is None else EVIDENCE_TYPE, document)
     move = ChannelMove(
@@ -311,7 +311,10 @@ def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
 
 
 def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
-    """Delete the history entry of a move that the store refused, for example because the channel's tag is immutable."""
+    """Delete the history entry of a move that the store refused, for example because the channel's tag is immutable.
+
+    `tag` is the history tag of the entry.
+    """
     # A store without deletion keeps the entry. This does no harm: the channel never named the move's target, so
     # `history.completed_moves` leaves out the move.
     for _ in store.visibility_attempts():

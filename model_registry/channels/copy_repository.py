@@ -155,7 +155,10 @@ def plan_copy(source: Store, destination: Store) -> CopyPlan:
 
 
 class _Planner:
-    """Collects the plan of a copy. `present` has the tags of the destination; None if the destination does not exist yet."""
+    """Collects the plan of a copy.
+
+    `origin` has the tags of the source. `present` has the tags of the destination; None if the destination does not exist yet.
+    """
 
     def __init__(self, source: Store, destination: Store, present: _Tags | None) -> None:
         self.plan = CopyPlan()
@@ -177,7 +180,7 @@ class _Planner:
                     "choose another destination",
                 )
             if existing is not None and existing.digest != target.digest:
-                message = f"version {tag} is {target.digest} in {self._source.repository}, and {existing.digest} in"
+                message = f"version {tag} has the digest {target.digest} in {self._source.repository}, and {existing.digest} in"
                 hint = "a version never changes: choose an empty destination, or push the other content under another version"
                 raise Refused(f"{message} {self._destination.repository}", hint)
             self._add_manifest(target.digest, is_stored=existing is not None)
@@ -198,7 +201,7 @@ class _Planner:
             self.plan.replaced[tag] = existing.digest
 
     def _has_more(self, tag: str, existing: Descriptor, target: Descriptor) -> bool:
-        """Return whether the manifest at the destination has a signature that the source's manifest lacks.
+        """Return whether `existing`, the destination's manifest, has a signature that `target`, the source's manifest, lacks.
 
         If it has one, a message is added to the plan, because the copy would remove this signature.
         """
@@ -273,7 +276,7 @@ class _Planner:
             self.plan.channels.append(copied)
 
     def _add_target(self, move: ChannelMove) -> None:
-        """Add the index of roles to which an earlier move pointed the channel.
+        """Add the OCI index of a champion and a canary or shadow to which an earlier move pointed the channel.
 
         Nothing is added if the target is a single version, or if a version of the index was deleted from the source.
         """
@@ -309,7 +312,8 @@ class _Planner:
     def _check_forward(self, name: str, digest: str, move_now: ChannelMove, moves: Sequence[ChannelMove]) -> None:
         """Raise Refused if the channel at the destination is newer than in the source.
 
-        `digest` is the manifest that the destination's channel names.
+        `digest` is the manifest that the destination's channel names. `moves` are all moves in the source; `move_now` is the
+        move to the source's current manifest.
         """
         # The histories can be equal: a move writes its history entry before the channel, and the source may have been copied,
         # or its move interrupted, in between.
@@ -321,7 +325,7 @@ class _Planner:
             raise Refused(f"{message}{move_now.revision}", hint)
 
     def _have_same_history(self, name: str, ours: Mapping[int, str], theirs: Mapping[int, str]) -> bool:
-        """Return whether the channel has the same history in the source and in the destination."""
+        """Return whether the channel has the same history in the source (`ours`) and in the destination (`theirs`)."""
         # The ids of the histories are compared, and not the entries: after a `prune` the two may have no entry in common.
         histories = (
             history_id(store, name, sorted(entries, reverse=True))
@@ -381,7 +385,7 @@ def copy(source: Store, destination: Store, plan: CopyPlan, report: Callable[[st
         source: The repository to copy.
         destination: The repository that receives the copy.
         plan: The result of `plan_copy` for this source and this destination.
-        report: Called with a line of text for the user when a step begins.
+        report: Called with a line of text for the user when a part of the copy begins, such as the manifests.
 
     Raises:
         Refused: The destination does not allow a tag to move, or accepts no referrers.

@@ -36,7 +36,7 @@ NAMES = {
     "restores": "restores",
     "history": "history",
 }
-"""For each attribute of ChannelMove, its name in annotations and in signed statements."""
+"""The name of each attribute of ChannelMove in annotations and signed statements. `evidence` and `signature` are not listed."""
 EVIDENCE = "evidence"
 _HISTORY_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -84,7 +84,7 @@ class ChannelMove:
 
 
 def annotation_values(move: ChannelMove) -> dict[str, str]:
-    """Return the attributes of a move as text, by their names in NAMES, and `evidence`. None values are left out."""
+    """Return the attributes in NAMES and `evidence` of a move as text, by their annotation names. None values are left out."""
     values: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
     values["at"] = move.at.isoformat(timespec="milliseconds")
     values["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
@@ -98,7 +98,7 @@ def model_name(repository: str) -> str:
 
 
 def sign(move: ChannelMove, repository: str, key: PrivateKey) -> bytes:
-    """Return a signed bundle that states all values of a move and the model's name."""
+    """Return a Sigstore bundle: a signed statement of all values of a move and of the model's name."""
     predicate = {"model": model_name(repository), **annotation_values(move)}
     return bundle.build(bundle.build_statement(move.to_digest, bundle.MOVED, predicate), key)
 
@@ -170,7 +170,7 @@ def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> Channe
 
     Raises:
         NotFound: The channel has no history.
-        Refused: There is no earlier state.
+        Refused: The channel has named no other version before.
     """
     # A rollback does not restore a version from which an earlier rollback moved the channel away.
     if not moves:

@@ -33,7 +33,10 @@ class MoveTarget:
 
 
 def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Descriptor:
-    """Return the descriptor of a version's manifest. Raises NotFound if content of the version is missing."""
+    """Return the descriptor of a version's manifest. `all_tags` are the tags of the store.
+
+    Raises NotFound if there is no such version, or if content of the version is missing.
+    """
     if version not in tags.versions(all_tags):
         available = ", ".join(tags.versions(all_tags)) or "none"
         raise NotFound(f"{store.repository} has no version {version!r}", f"the available versions are: {available}")
@@ -47,7 +50,8 @@ def shadow_target(
 ) -> MoveTarget:
     """Store an index of a champion and a shadow, and return it as the target of a channel move.
 
-    Raises Refused if both are the same manifest.
+    `candidate` is the manifest of the version `shadow`. For `pairs` see `channel.promote`. Raises Refused if the champion and
+    the shadow are the same manifest.
     """
     if champion.digest == candidate.digest:
         raise Refused(f"version {shadow} cannot shadow itself", "name two versions: --to CHAMPION --shadow CANDIDATE")
@@ -60,6 +64,8 @@ def canary_target(
     store: Store, channel: str, state: ChannelState, version: str, canary: Descriptor, percent: int, pairs: int
 ) -> MoveTarget:
     """Store an index of the current champion and a canary, and return it as the target of a channel move.
+
+    For `percent` and `pairs` see the arguments `canary` and `pairs` of `channel.promote`.
 
     Raises Refused if there is no champion, or if the canary and the champion are the same manifest.
     """

@@ -12,7 +12,7 @@ from model_registry.stores.base import Store
 
 
 def is_completed(store: Store, move: ChannelMove) -> bool:
-    """Return whether the channel names the target of a move, or a later move started from this target.
+    """Return whether the channel names the manifest of a move, or whether a later move started from this manifest.
 
     Raises:
         Unreachable, Corrupt: The store does not answer, or its history is damaged.
@@ -23,11 +23,11 @@ def is_completed(store: Store, move: ChannelMove) -> bool:
 
 
 def complete(store: Store, move: ChannelMove) -> None:
-    """Move the channel's tag to the target of `move`, which must be the channel's newest move.
+    """Move the channel's tag to the new manifest of `move`, which must be the channel's newest move.
 
     Raises:
         Conflict: The channel no longer names the manifest from which the move starts, or a newer history entry exists.
-        NotFound: The target was deleted.
+        NotFound: The new manifest was deleted.
     """
     if tags.revisions(store.tags(), move.channel)[:1] != [move.revision]:
         raise Conflict(

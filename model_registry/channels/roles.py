@@ -1,7 +1,8 @@
-"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, a shadow scores only.
+"""Roles of versions in one channel: the champion answers events, a canary answers those of a share of the record keys.
 
-A channel with a canary or a shadow names an OCI index. The index's descriptors carry role and weight as annotations.
-`promote --canary` and `promote --shadow` write this index.
+A shadow scores the champion's events, but its scores are not published as answers. A channel with a canary or a shadow names an
+OCI index. The index's descriptors carry role and weight as annotations. `promote --canary` and `promote --shadow` write this
+index.
 """
 
 from collections.abc import Sequence
@@ -85,15 +86,18 @@ NamedVersion = tuple[str, Descriptor]
 
 
 def with_canary(champion: NamedVersion, canary: NamedVersion, percent: int, pairs: int = 0) -> bytes:
-    """Encode the index of a champion and a canary; the canary answers `percent` of the keys, the champion the others.
+    """Encode the index of a champion and a canary; the canary answers `percent` of the record keys, the champion the rest.
 
-    Equal arguments give equal bytes.
+    For `pairs` see Role. Equal arguments give equal bytes.
     """
     return _document((CHAMPION, WHOLE - percent, 0, champion), (CANARY, percent, pairs, canary))
 
 
 def with_shadow(champion: NamedVersion, shadow: NamedVersion, pairs: int = 0) -> bytes:
-    """Encode the index of a champion, which answers all keys, and a shadow. Equal arguments give equal bytes."""
+    """Encode the index of a champion, which answers all record keys, and a shadow.
+
+    For `pairs` see Role. Equal arguments give equal bytes.
+    """
     return _document((CHAMPION, WHOLE, 0, champion), (SHADOW, 0, pairs, shadow))
 
 

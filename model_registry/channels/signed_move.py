@@ -27,7 +27,7 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class SignedMove:
-    """A move that a trusted key signed, with the id of that key; `data` is the bundle with the signature."""
+    """A move that a trusted key signed, with the id of that key; `data` is the Sigstore bundle with the signature."""
 
     move: ChannelMove
     key_id: str
@@ -38,7 +38,7 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
     """Return the move to this revision of a channel, after verifying that a trusted key signed it.
 
     Raises:
-        Refused: No trusted key signed this entry; the message has the reason.
+        Refused: No trusted key signed the history entry; the message has the reason.
         NotFound, Corrupt, Unreachable: Errors of the store.
     """
     tag = tags.history_tag(channel, revision)
@@ -58,9 +58,11 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
     expected = {"model": model_name(store.repository), **annotation_values(move)}
     if mismatches := [name for name, value in expected.items() if signed.get(name) != value]:
         name = mismatches[0]
-        raise _unsigned(move, f"{key_id!r} signed {name} {signed.get(name)!r:.100}, not {expected[name]!r:.100}")
+        raise _unsigned(move, f"the key {key_id!r} signed {name} {signed.get(name)!r:.100}, not {expected[name]!r:.100}")
     if unexpected := sorted(signed.keys() & {*NAMES.values(), EVIDENCE} - expected.keys()):
-        raise _unsigned(move, f"{key_id!r} signed {unexpected[0]} {signed[unexpected[0]]!r:.100}, which the entry lacks")
+        raise _unsigned(
+            move, f"the key {key_id!r} signed {unexpected[0]} {signed[unexpected[0]]!r:.100}, but the entry has none"
+        )
     return SignedMove(move, key_id, data)
 
 
@@ -142,7 +144,7 @@ class SignedMoveAdmission(MoveAdmission):
         highest = self._highest.get(key, {"revision": "0"})
         if move.revision < int(highest["revision"]):
             message = (
-                f"the channel {move.channel!r} names revision {move.revision}, and was at revision {highest['revision']} before"
+                f"the channel {move.channel!r} is at revision {move.revision}, but was at revision {highest['revision']} before"
             )
             raise Refused(
                 message, "the registry holds an older state; to serve an earlier version, use `model-registry rollback`"
@@ -164,7 +166,7 @@ class SignedMoveAdmission(MoveAdmission):
             self._highest[key] = predicate
 
     def _read(self, data: bytes, channel: str, now: datetime) -> Mapping[str, Any] | None:
-        """Return the predicate of a stored statement.
+        """Return the predicate (the content) of a stored statement.
 
         Returns None if no trusted key signed it, or if it is about another channel.
         """

@@ -113,7 +113,7 @@ def rollback(
 ) -> None:
     """Point a channel at the version that the channel named before.
 
-    The move is a new revision and ends a canary or shadow. Another rollback returns to the version before that one.
+    The move is a new revision and ends a canary or shadow. A second rollback returns to the version before the restored one.
     """
     from model_registry.channels import channel as channels
 

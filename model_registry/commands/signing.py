@@ -75,7 +75,7 @@ def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = N
 
 
 def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
-    """Check that a trusted key signed a version, or that a policy allows scorers to load the version; exit with 3 if not."""
+    """Check that a trusted key signed a version, or that a policy allows scorers to load it; exit with code 3 if not."""
     from model_registry.signing import signatures
     from model_registry.signing.admission import PolicyAdmission
     from model_registry.signing.policy import read

@@ -170,7 +170,7 @@ def _contract_document(signature: "Signature | None") -> dict[str, Any]:
 def _format_version(
     lines: Sequence[tuple[str, object]], signature: "Signature | None", attested: Sequence[tuple[str, object]]
 ) -> str:
-    """Return the text that `inspect` prints: `lines`, the table of the fields, the rest of the signature, and `attested`."""
+    """Return the text that `inspect` prints: `lines`, the fields, the rest of the signature, and the attestations."""
     from model_registry.package import field_listing
 
     def aligned(pairs: Sequence[tuple[str, object]]) -> list[str]:

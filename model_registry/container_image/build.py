@@ -44,7 +44,7 @@ def open_base(store: Store, digest: str) -> BaseImage:
     """Open the image with this digest.
 
     Raises:
-        Refused: The digest names no image, or an index without a suitable manifest.
+        Refused: The digest names no image, or an index from which `select_manifest` selects none.
         NotFound, Corrupt, Unreachable: Errors of the store.
     """
     parsed = manifest.parse(resolve_index.select_manifest(store, digest))

@@ -36,7 +36,7 @@ class Artifact:
 def hash_files(
     folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = None
 ) -> list[tuple[VersionFile, OpenContent]]:
-    """Return the files of a package to push, with digests, sorted by path. Each has a function that opens the content.
+    """Return the files of a package to push, with digests, sorted by path. Each file has a function that opens it.
 
     Args:
         folder: The folder of the package. Files and folders whose names begin with a dot are left out.

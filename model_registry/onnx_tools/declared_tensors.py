@@ -79,7 +79,7 @@ def is_name(size: object) -> bool:
 
 
 def is_batch(size: object) -> bool:
-    """Return whether the size of a dimension is a usual name of the batch, such as "batch_size"."""
+    """Return whether the size of a dimension is a usual name of the batch dimension, such as "batch_size"."""
     return isinstance(size, str) and size.lower() in BATCHES
 
 

@@ -37,7 +37,7 @@ class Underivable(SignatureError):
 
 
 def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Signature:
-    """Return the signature of an unambiguous model.
+    """Return the signature of an unambiguous model with these inputs and outputs.
 
     Raises:
         Underivable: The model is ambiguous.
@@ -92,7 +92,7 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 
 
 def _open_doubt(row: Shape) -> str:
-    """Return advice on how to write the open dimensions of a row in the signature."""
+    """Return advice on how to write the open dimensions of `row`, a shape without the batch, in the signature."""
     advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
         return f"{advice}; write -1 for one of them if it varies from event to event"
@@ -158,7 +158,7 @@ def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelT
 
 
 def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """Draft an input from the model alone, with placeholders for unknown values. `inputs` are all inputs of the model."""
+    """Draft the input `tensor` without example events, with placeholders for unknown values. `inputs` are all model inputs."""
     return _varying_skeleton(tensor, inputs) or tensor_skeleton(tensor, len(inputs) == 1)
 
 

@@ -11,7 +11,7 @@ from model_registry.onnx_tools.onnx_reader import OnnxFile
 
 
 def write(model: Path, onnx_file: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
-    """Write all files of a drafted package; write none if one of the files exists.
+    """Write the model, its weights and the drafted `texts` (by file name) into a folder; write none if one of them exists.
 
     Returns:
         The paths of the written files, relative to the folder.

@@ -85,7 +85,7 @@ def draft_inputs(
 
 
 def apply_columns(document: dict[str, Any], columns: Sequence[str], optional: Collection[str]) -> dict[str, Any]:
-    """Return the draft of an input, with its fields replaced by the fields that the saved model states.
+    """Return the draft of an input, with its fields replaced by the fields that the imported model (such as MLflow's) states.
 
     Args:
         document: The draft.
@@ -226,7 +226,10 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
 
 
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the only unused array that fits a tensor; None if no array fits, or several."""
+    """Return the path of the only event array that feeds no tensor yet and fits this tensor.
+
+    Returns None if no array fits, if several fit, or if the array also fits another tensor without a field of its name.
+    """
     # The array is ambiguous too if it fits a second tensor without a field of its own name.
     free = [path for path in drafting.values if path not in drafting.used_paths and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
@@ -237,7 +240,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
-    """Return a list of a placeholder, which asks the user to select and order the fields of a row, and the possible fields."""
+    """Return a list with a placeholder and the possible fields. The placeholder asks the user to select and order them."""
     scalars = [path for path in drafting.values if path not in drafting.used_paths and not _is_array(drafting, path)]
     fitting = [
         path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
@@ -266,7 +269,7 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """Draft the shape and the field of a tensor. In the events, a row of the tensor is a text in base64."""
+    """Draft the shape of a tensor and its field at `path`. In the events, a row of the tensor is a text in base64."""
     fed = _field(drafting, tensor, path)
     row = list(tensor.shape[1:])
     encoding = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'

@@ -21,7 +21,7 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
     """Draft the keys `output`, `labels` and `decision` of signature.json for a model that takes one event at a time.
 
     Raises:
-        Refused: No output can be read.
+        Refused: No output can be a score.
     """
     # An open first dimension of an output is either the length of the answer or a batch of one. It is the length if an input
     # has the same open first dimension, or if no input has an open first dimension and its name is not usual for a batch. In
@@ -95,7 +95,7 @@ def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alon
 
 
 def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
-    """Draft the keys `output`, `labels` and `decision` for a model whose columns have labels."""
+    """Draft the keys `output`, `labels` and `decision` for a model whose float outputs (`floats`) have labels for columns."""
     # If exactly one output has a column for each label, the score has its top classes, and the other outputs whole. Otherwise
     # the name of the output is a placeholder.
     fitting = [tensor for tensor in floats if tensor.shape[1:] == (len(labels),)]

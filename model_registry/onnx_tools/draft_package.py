@@ -59,7 +59,7 @@ class DraftedPackage:
 
 @dataclass(frozen=True, slots=True)
 class SavedFields:
-    """The fields that the caller of `write` knows already.
+    """The properties of fields that the caller of `write` knows already, for example from an MLflow model.
 
     Attributes:
         tables: The names of the tables from which fields are joined.
@@ -202,7 +202,7 @@ def _signature(
 def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
     """Return the text of golden.jsonl with the first valid events; empty if there are no events.
 
-    The scores are placeholders if the signature is incomplete or ONNX Runtime is not installed.
+    The scores are placeholders if the signature is incomplete or ONNX Runtime is not installed. Messages are added to `notes`.
     """
     if not events:
         return ""
@@ -229,7 +229,7 @@ def _unanswered(events: Sequence[Event]) -> str:
 
 
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
-    """Return a line for each placeholder in the package, in the same form as `push` prints it."""
+    """Return a line for each placeholder in the package, as `push` prints it. `texts` are the drafted files by name."""
     lines = texts.get(package.GOLDEN, "").splitlines()
     scores = sum(placeholders.is_placeholder(msgspec.json.decode(line)["score"]) for line in lines)
     return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]

@@ -16,7 +16,7 @@ from model_registry.package.shapes import VARIES, is_open
 
 
 def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the outputs. If their fixed first axis seems to be the batch, it is replaced by an open axis."""
+    """Return the outputs, with a fixed first axis replaced by an open axis if the names of the inputs' axes show a batch."""
     # It is the batch if the first axis of every input has the name of a batch. Such a model results if only the inputs were
     # declared as dynamic for the export: the exporter then writes the batch size of the example into the outputs. The batch
     # probe later checks whether the model really takes batches.
@@ -119,7 +119,7 @@ def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
 def draft_single_input(
     document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False
 ) -> dict[str, Any]:
-    """Return the draft of an input, changed to an input for one event at a time if `add_open_batch` added a batch.
+    """Return the draft of an input, changed to an input for one event at a time if `add_open_batch` added a batch axis.
 
     Args:
         document: The draft of the input.

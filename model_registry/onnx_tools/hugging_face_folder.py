@@ -163,7 +163,7 @@ def _unsupported(folder: Path, part: str, kind: object) -> Refused:
 
 
 def _frame(folder: Path, processor: Any, ids: Mapping[str, int]) -> tuple[int, int]:
-    """Return the ids of the tokens before and after each text."""
+    """Return the ids of the tokens that the post-processor in tokenizer.json adds before and after each text."""
     kind = processor.get("type") if isinstance(processor, dict) else "none"
     if kind == "BertProcessing":
         tokens = [processor["cls"][0], processor["sep"][0]]

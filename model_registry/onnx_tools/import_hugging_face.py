@@ -49,7 +49,7 @@ def convert(folder: Path, scratch: Path) -> ImportedModel:
 
     Args:
         folder: The folder with config.json, tokenizer.json and model.onnx or onnx/model.onnx.
-        scratch: A folder for the fused model.
+        scratch: A folder for the fused model, whose graph has the tokenizer, the pooling and the normalization.
 
     Raises:
         Refused: A part of the model is not supported, a library is missing, or the fused tokenizer gives other token ids than
@@ -66,7 +66,7 @@ def convert(folder: Path, scratch: Path) -> ImportedModel:
 
 
 def _add_weights(model: Path, scratch: Path) -> None:
-    """Put the files of the external weights beside the fused model."""
+    """Put the external weights of `model` into the folder `scratch`, beside the fused model."""
     with atomic_files.report_os_errors(f"the folder {scratch}"):
         for location in {weights.location for weights in onnx_reader.read(model).external}:
             target = scratch / location
@@ -78,7 +78,7 @@ def _add_weights(model: Path, scratch: Path) -> None:
 
 
 def _fuse(saved: HuggingFaceModel, target: Path) -> list[str]:
-    """Write the fused model, and return notes about it."""
+    """Write the ONNX model with the tokenizer fused into its graph to `target`, and return notes about it."""
     try:
         import onnx
         import tokenizers
@@ -131,7 +131,7 @@ def check(saved: HuggingFaceModel, model: Any) -> None:
 
 
 def _replace(model: Any, nodes: Sequence[Any], constants: Sequence[Any]) -> None:
-    """Give a model's graph these nodes, one input for the text, these additional constants, and the tokenizer's domains."""
+    """Give a model's graph these nodes, one input for the text, these additional constants, and the operator domains."""
     from onnx import TensorProto, helper
 
     nodes = list(nodes)
@@ -191,7 +191,7 @@ def _activation(saved: HuggingFaceModel) -> str:
 def _add_vector(
     saved: HuggingFaceModel, model: Any, outputs: Sequence[ModelTensor], builder: GraphBuilder, mask: str
 ) -> tuple[str, int | str | None, str]:
-    """Add the nodes of the pooling, and return the vector (B, H) as float32, its width, and a note."""
+    """Add the nodes of the pooling. Return the name of the float32 vector (B, H), its width H, and a note."""
     pooled = next((output for output in outputs if output.name == "sentence_embedding" and len(output.shape) == 2), None)
     if pooled is not None:
         return builder.add("Cast", pooled.name, to=FLOAT), pooled.shape[1], "output 'embedding': the model's sentence_embedding"

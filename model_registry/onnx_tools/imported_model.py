@@ -68,12 +68,12 @@ def member(folder: Path, name: object) -> Path:
     """
     path = folder / str(name)
     if not isinstance(name, str) or not is_confined(name):
-        raise Refused(f"{folder} names the file {name!r:.100}, which is not inside the folder", "save the model again")
+        raise Refused(f"a file of {folder} refers to {name!r:.100}, which is not inside the folder", "save the model again")
     if path.is_symlink() and folder.resolve() not in path.resolve().parents:
         hint = f"copy the folder with its files: `cp -rL {folder} NEW` (the cache of Hugging Face contains only links)"
         raise Refused(f"{path} is a link to a file outside the folder", hint)
     if folder.resolve() not in path.resolve().parents:
-        raise Refused(f"{folder} names the file {name!r:.100}, which is not inside the folder", "save the model again")
+        raise Refused(f"a file of {folder} refers to {name!r:.100}, which is not inside the folder", "save the model again")
     if not path.is_file():
         raise Refused(f"{folder} has no file {name}", "copy the whole folder of the saved model")
     return path

@@ -11,7 +11,7 @@ DOMAINS = ("ai.onnx.contrib", "com.microsoft.extensions")
 
 
 def library(model: OnnxFile) -> str | None:
-    """Return the path of the library; None if the model does not need the library.
+    """Return the path of the library onnxruntime-extensions; None if the model does not need it.
 
     Raises Refused if the model needs the library and it is not installed.
     """

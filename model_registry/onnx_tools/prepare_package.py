@@ -197,7 +197,10 @@ def write_accepted(folder: Path, accepted: Sequence[AcceptedScore]) -> None:
 
 
 def scores_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> list[Any]:
-    """Load a model, and return its score of each event in a batch of one. Raises ImportError without ONNX Runtime."""
+    """Load a model, and return its score of each event in a batch of one. Raises ImportError without ONNX Runtime.
+
+    `stated` is the content of the file as `safety.check` returned it.
+    """
     loaded = run_golden_examples.LoadedOnnxModel(model, signature, stated)
     return [score for event in events for score in loaded.answers([event])]
 
@@ -262,7 +265,10 @@ def golden_lines(model: run_golden_examples.LoadedOnnxModel, events: Sequence[di
 
 
 def golden_lines_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
-    """Load a model, and return the result of `golden_lines` for it. Raises ImportError if ONNX Runtime is not installed."""
+    """Load a model, and return the result of `golden_lines` for it. Raises ImportError if ONNX Runtime is not installed.
+
+    `stated` is the content of the file as `safety.check` returned it.
+    """
     return golden_lines(run_golden_examples.LoadedOnnxModel(model, signature, stated), events)
 
 

@@ -38,7 +38,7 @@ ZEROS = "without golden examples scorers ask it for zeros and empty strings; wri
 
 
 def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], stated: OnnxFile | None = None) -> str:
-    """Load the model, probe it, compare its scores with the golden examples, and return the version of ONNX Runtime.
+    """Load the model, check its scores in batches and against golden examples, and return the version of ONNX Runtime.
 
     Args:
         model: A file that `safety.check` accepted.

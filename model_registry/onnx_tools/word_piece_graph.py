@@ -39,7 +39,7 @@ class CharacterTable:
 
 
 def character_table(tokenizer: Any) -> CharacterTable:
-    """Compute the table with the normalizer and pre-tokenizer of a `tokenizers.Tokenizer`."""
+    """Compute the table of all characters with the normalizer and pre-tokenizer of a `tokenizers.Tokenizer`."""
     # Both work on each character by itself, so that one call normalizes all characters.
     characters = [chr(point) for point in range(CODE_POINTS) if point not in SURROGATES and chr(point) != SEPARATOR]
     normalized = tokenizer.normalizer.normalize_str(SEPARATOR.join(characters)).split(SEPARATOR)
@@ -196,7 +196,7 @@ def _add_tokens(graph: GraphBuilder, tokenizer: WordPiece, words: str) -> tuple[
 def _add_batch(graph: GraphBuilder, tokenizer: WordPiece, texts: str, ids: str, text_of: str) -> tuple[str, str, str]:
     """Add nodes that cut off texts that are too long, append the last token, and pad the texts to one length.
 
-    Returns the names of the token ids, the mask and the token types.
+    `ids` and `text_of` are the results of `_add_tokens`. Returns the names of the token ids, the mask and the token types.
     """
     zero, one = graph.constant(0), graph.constant(1)
     count = _add_size(graph, texts, 0)

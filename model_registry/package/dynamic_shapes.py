@@ -17,7 +17,7 @@ BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
 
 
 def check_dynamic(tensor: Any) -> bool:
-    """Check the keys of a tensor in a document that concern varying lengths.
+    """Check the keys of a tensor in signature.json that concern varying lengths.
 
     Returns:
         Whether the tensor is a tensor of varying length, a mask or a tensor of lengths.
@@ -165,4 +165,4 @@ def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | No
 
 def describe_unequal_lengths(pair: tuple[str, str]) -> str:
     """Return a message about two fields that `find_unequal_lengths` returned."""
-    return f"fields {pair[0]} and {pair[1]} must have the same length, which was not required"
+    return f"fields {pair[0]} and {pair[1]} must have the same length; the older version does not require it"

@@ -16,7 +16,7 @@ from model_registry.package.shapes import Shape
 
 VALUES = "values"
 PADDING = "padding"
-"""The two values of `TensorInput.marks`: a mask is 1 (true) at values, or at padding."""
+"""VALUES and PADDING are the values of `TensorInput.marks`: a mask is 1 (true) at values, or at padding."""
 
 
 class SignatureError(Refused):

@@ -349,7 +349,7 @@ class _Document(DocumentPart):
 
 
 def _check_columns(fields: Iterable[InputField]) -> None:
-    """Raise ValueError if no row of a table can have all the columns that the fields name."""
+    """Raise ValueError if no row of a table can have all the columns that the joined fields read."""
     columns: dict[str, list[tuple[str, Sequence[json_path.Step]]]] = {}
     for field in fields:
         if table := field_sources.table_of(field):

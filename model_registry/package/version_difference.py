@@ -212,7 +212,10 @@ def _fault(earlier: InputField | None, later: InputField) -> str:
 
 
 def _path_conflict_reason(events: event_tree.Tree, earlier: InputField | None, later: InputField) -> str:
-    """Return why an event of the older version cannot also have the new field `later`; empty if the paths do not conflict."""
+    """Return why an event of the older version cannot also have the new field `later`; empty if the paths do not conflict.
+
+    `events` is the tree of the older version's paths. `earlier` is the predecessor of the field; None if there is none.
+    """
     fault = "" if earlier or later.source else event_tree.path_conflict(events, later.steps)
     return f"field {later.name} is read at {json_path.format_path(later.steps)}{fault}" if fault else ""
 

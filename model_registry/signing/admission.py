@@ -33,7 +33,7 @@ class PolicyAdmission(Admission):
 
     Args:
         policy: The policy.
-        folder: The folder in which accepted bundles are cached; None disables the cache.
+        folder: The folder in which the signature bundles of accepted versions are cached; None disables the cache.
     """
 
     def __init__(self, policy: Policy, folder: Path | None) -> None:
@@ -112,6 +112,6 @@ class PolicyAdmission(Admission):
 def admission(policy: Path | None, cache: Path) -> Admission:
     """Return the admission for a policy file. If `policy` is None, the admission accepts every version.
 
-    Accepted bundles are cached below the cache folder. Raises BadFile if the policy cannot be read.
+    The signature bundles of accepted versions are cached below the folder `cache`. Raises BadFile if the policy cannot be read.
     """
     return Admission() if policy is None else PolicyAdmission(read(policy), cache / "proofs")

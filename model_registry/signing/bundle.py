@@ -96,7 +96,7 @@ class _Bundle(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A parsed bundle: the payload and its signature.
+    """A parsed Sigstore bundle: the payload and its signature.
 
     The payload is trusted only after `sig` was verified with a trusted key, as a signature of the bytes `signed`.
     """

@@ -1,4 +1,4 @@
-"""Evaluates comparison attestations, which state whether a version passed a comparison with the champion of that time.
+"""Evaluates comparison attestations, which state whether a version passed a comparison with the champion.
 
 A comparison attestation is about a manifest's digest, so it is valid for this content in any repository and under any name.
 """
@@ -27,7 +27,7 @@ def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now:
         return "", str(error)
     if statement.predicate["verdict"] != predicates.PASSED:
         reason = f": {statement.predicate['because']}" if isinstance(statement.predicate.get("because"), str) else ""
-        return "", f"{key_id!r} signed the verdict {statement.predicate['verdict']!r}{reason[:300]}"
+        return "", f"the key {key_id!r} signed the verdict {statement.predicate['verdict']!r}{reason[:300]}"
     return key_id, ""
 
 

@@ -84,7 +84,7 @@ def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: 
 
 
 def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
-    """Yield the bundles that refer to a manifest one by one, unverified. Raises Unreachable; Corrupt for a damaged list."""
+    """Yield the Sigstore bundles that refer to a manifest, unverified. Raises Unreachable; Corrupt for a damaged list."""
     for entry, parsed in referrers.read(store, digest, bundle.MEDIA_TYPE):
         if not isinstance(parsed, manifest.Manifest):
             yield StoredBundle(entry.digest, b"", str(parsed))
@@ -104,7 +104,7 @@ def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
 
 
 def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[InTotoStatement, str]:
-    """Verify a bundle; return its statement and the id of the trusted key that signed it.
+    """Verify the Sigstore bundle `data`; return its statement and the id of the trusted key that signed it.
 
     Raises:
         Corrupt: The bytes are no bundle.

@@ -124,8 +124,8 @@ class Authenticator:
             general: Whether the challenge came from `/v2/` instead of this request. The challenge's scopes are then ignored.
 
         Raises:
-            Refused: The realm must not receive the credentials.
-            Unreachable: The realm returns no token.
+            Refused: The token server (realm) must not receive the credentials.
+            Unreachable: The token server returns no token.
             Misconfigured: Docker's configuration file cannot be read.
         """
         with self._lock:
@@ -165,7 +165,7 @@ class Authenticator:
         return _Token(value, self._clock() + answer.seconds - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:
-        """Parse the URL of a realm. Raises Refused if the realm must not receive credentials."""
+        """Parse the URL of a token server (realm). Raises Refused if the token server must not receive credentials."""
         try:
             realm = httpx.URL(text)
         except httpx.InvalidURL:
@@ -204,7 +204,7 @@ def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
 
 
 def realm_hosts(environment: Mapping[str, str]) -> list[str]:
-    """Return the hosts (`host` or `host:port`) in MODEL_REGISTRY_REALM_HOSTS, which may receive any registry's credentials."""
+    """Return the token servers in MODEL_REGISTRY_REALM_HOSTS (`host` or `host:port`), which may receive all credentials."""
     return [host.strip() for host in environment.get(REALM_HOSTS, "").split(",") if host.strip()]
 
 

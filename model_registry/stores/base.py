@@ -124,8 +124,8 @@ class Store(Protocol):
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         """Delete manifests in this order, and all tags that name them, if every tag in `expect` still names its digest.
 
-        Content that no remaining manifest needs is deleted too. Such content of the last `grace_seconds` is kept, because it
-        may belong to a push in progress.
+        Content that no remaining manifest needs is deleted too. Such content is kept if it was stored within the last
+        `grace_seconds`, because it may belong to a push in progress.
 
         Returns:
             The bytes freed; None if the store frees the space later by itself.

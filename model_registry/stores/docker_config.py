@@ -119,7 +119,7 @@ def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None
 
 
 def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
-    """Run `docker-credential-HELPER get` for a registry and return the credentials; None if the helper has none."""
+    """Run `docker-credential-HELPER get` for the registry `key` and return the credentials; None if the helper has none."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise Misconfigured(

@@ -27,7 +27,7 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
 
 def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Progress | None) -> Iterator[bytes]:
-    """Yield a blob in chunks. The blob is verified only when the iterator ends without an error.
+    """Yield the blob that the request `call` gets, in chunks. It is verified only when the iterator ends without an error.
 
     Raises:
         NotFound: There is no such blob.

@@ -320,11 +320,11 @@ class OciClient:
         return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
     def _attempt(self, call: OciRequest) -> httpx.Response:
-        """Send a request and return the first response that is not throttled.
+        """Send a request and return the first response that no rate limit rejected.
 
         Raises:
             AttemptFailed: The connection failed, or another attempt may succeed.
-            Unreachable: The throttling does not end.
+            Unreachable: The rate limit rejects every attempt.
         """
         throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MAX_THROTTLED)
         while _is_throttled(response := self._redirected(call)):
@@ -334,7 +334,10 @@ class OciClient:
         return response
 
     def _redirected(self, call: OciRequest) -> httpx.Response:
-        """Send a request, answer a challenge, follow redirects, and return the final response. Raises AttemptFailed."""
+        """Send a request, answer an authentication challenge, follow redirects, and return the final response.
+
+        Raises AttemptFailed.
+        """
         url = self._origin.join(call.url)
         for _ in range(MAX_REDIRECTS):
             response = self._authenticated(call, self.allowed(url))
@@ -385,7 +388,7 @@ class OciClient:
         return bool(challenge) and self._auth.answer(challenge, call.scopes, sent, general=True)
 
     def _ping(self) -> str:
-        """Return the challenge in the response to `/v2/`; an empty string if there is none."""
+        """Return the authentication challenge in the response to `/v2/`; an empty string if there is none."""
         # Some registries answer a request for private content with 404 instead of a challenge.
         if self._challenge is None:
             response = self._open(self._client.build_request("GET", self._origin.join("/v2/")))

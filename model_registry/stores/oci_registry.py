@@ -358,6 +358,8 @@ class RemoteStore:
     def _move(self, tag: str, target: Descriptor, data: bytes, expect: Mapping[str, str | None]) -> None:
         """Write one tag by pushing its manifest `data` under the tag.
 
+        A retry requires that the tag still names its digest in `expect`.
+
         Raises:
             Refused: The registry does not allow the tag to move.
             Conflict: Another writer moved the tag between two attempts.

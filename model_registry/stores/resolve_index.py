@@ -39,7 +39,8 @@ def describe_version(store: Store, digest: str, *, version: str = "", repository
 def select_manifest(store: Store, digest: str) -> bytes:
     """Return the bytes of the manifest with this digest. If the digest is that of an index, select a manifest from the index.
 
-    Raises Refused if the index has no suitable manifest. Also raises the errors of the store.
+    An entry without a platform is preferred, then the entry for linux/amd64, then the only entry. Raises Refused if the index
+    has none of these. Also raises the errors of the store.
     """
     data = store.manifest(digest)
     if not manifest.is_index(data):

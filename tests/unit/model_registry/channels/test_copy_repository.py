@@ -199,7 +199,7 @@ def test_histories_without_a_common_entry_are_compared_by_their_id(stocked: Layo
 
 def test_a_version_with_other_content_at_the_destination_is_refused(stocked: LayoutStore, target: LayoutStore) -> None:
     target.move_tags({"2.0.0": put_manifest(target, "other")}, expect={})
-    with pytest.raises(Refused, match=r"version 2\.0\.0 is sha256:.* in .*, and sha256:"):
+    with pytest.raises(Refused, match=r"version 2\.0\.0 has the digest sha256:.* in .*, and sha256:"):
         copy(stocked, target)
     assert target.tags() == ["2.0.0"]
 

@@ -135,7 +135,7 @@ def test_a_restored_earlier_state_is_refused_after_a_restart_too(stocked: Layout
     assert check(admission, stocked) == "key-1"
     restore_tag(stocked, 1, first)
     for checker in (admission, gate(tmp_path)):
-        with pytest.raises(Refused, match="names revision 1, and was at revision 2"):
+        with pytest.raises(Refused, match="is at revision 1, but was at revision 2"):
             check(checker, stocked)
         checker.check_earlier(stocked, "prod", channel.resolve(stocked, "prod"), NOW)
     assert check(gate(), stocked) == "key-1", "without a stored revision, revision 2 is unknown"

@@ -205,7 +205,7 @@ def test_an_example_that_the_model_cannot_score_is_refused(tmp_path: Path, examp
         ('"type": "string"', '"type": "datetime"', "column 'country' of the signature has the type 'datetime'"),
         ("flavors:", "flavours:", "MLmodel has no flavors"),
         ("flavors:", "- flavors: {", "MLmodel is not valid YAML"),
-        ("model.skops", "../model.skops", "names the file '../model.skops', which is not inside the folder"),
+        ("model.skops", "../model.skops", "refers to '../model.skops', which is not inside the folder"),
         ("model.skops", "missing.skops", "has no file missing.skops"),
         ("input_example.json", "lost.json", "has no file lost.json"),
         ("inputs: '[", "inputs: '[{", "the signature in orders/MLmodel is not valid JSON"),

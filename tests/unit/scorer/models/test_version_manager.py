@@ -678,7 +678,7 @@ def test_an_earlier_state_that_is_restored_without_a_move_is_refused(tmp_path: P
             [entry], expect={name: site.store.resolve(name).digest for name in site.store.tags()}, grace_seconds=0
         )
         until(manager.refusals, "the refusal")
-        assert "names revision 1, and was at revision 2" in manager.refusals()[0].reason
+        assert "is at revision 1, but was at revision 2" in manager.refusals()[0].reason
         assert not manager.serve_aspired()
     with site.manager() as manager:
         assert version(manager) == ("2.0.0", 2), "the highest accepted revision is kept in the cache"
