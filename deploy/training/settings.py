@@ -117,7 +117,8 @@ class RecipeSection(Section):
     """The training algorithm: `recipe: trees` and `recipe: network` are built in, `recipe.command` is code of one's own."""
 
     name: Literal["trees", "network"] = "trees"
-    """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`). `recipe: trees` is short for it."""
+    """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`).
+    `recipe: trees` is short for `recipe.name: trees`."""
     command: tuple[str, ...] = ()
     """The command that trains in place of a built-in recipe, under the contract in `recipes.md`, such as
     `[python, train.py]`. `python` is the interpreter of the run; files below `recipe.folder` are copied into the run."""

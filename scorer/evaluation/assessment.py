@@ -1,4 +1,4 @@
-"""Compute the quality figures of versions from their answers and the labels of the same events. Pure."""
+"""Compute the quality figures of model versions from their answers (scores and decisions) and the labels of events. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,13 +57,13 @@ class Assessment:
     Attributes:
         versions: The figures of each version.
         classes: The names of the classes; None if outcomes are numbers.
-        answered: The number of event ids with an answer.
+        answered: The number of event ids with an answer of any version.
         labelled: The number of event ids with an answer and a label that was not withdrawn.
         replaced: The number of labels that a newer label of the same event id replaced.
         unmatched: The number of labels whose event has no answer.
         withdrawn: The number of event ids with an answer whose label was withdrawn.
         refused: The numbers of unusable labels, by reason.
-        unreadable: The number of skipped records of the score topic.
+        unreadable: The number of unreadable records of the score topic, which are skipped.
         undecided: For each version (by digest), the number of scores with several named outputs that are not assessed, because
             it is unknown which output determines the decision.
     """
@@ -81,7 +81,7 @@ class Assessment:
 
 
 def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Assessment:
-    """Join the newest answer of each id with its newest label, and assess each version.
+    """Join the newest answer to each event with the newest label of the event id, and assess each version.
 
     Args:
         answers: All answers, with the names of versions and decisions by their codes.

@@ -38,7 +38,8 @@ class Classes:
     """The classes of labels and decisions.
 
     Attributes:
-        names: The names of the classes, in the order of the numbers of a score; None for a class whose name is unknown.
+        names: The names of the classes, in the order of the numbers in a score (one number per class); None for a class whose
+            name is unknown.
         ordered: Whether the order of `names` is known, so that a numeric label k means the class `names[k]`.
         named: True if `names` are names of decisions, which text labels can contain. False if the classes are just the outcomes
             0 and 1.
@@ -55,7 +56,7 @@ class Classes:
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
 
     def explain(self, value: str | float) -> str:
-        """Return the reason why a label with this value names no class, and the remedy, as text."""
+        """Return, as text, the reason why no class has the name that a label contains, and the remedy."""
         shown = ", ".join(str(at) if name is None else name for at, name in enumerate(self.names[:SHOWN]))
         names = f"{shown}, ..." if len(self.names) > SHOWN else shown
         if not self.named:

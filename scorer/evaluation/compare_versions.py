@@ -1,4 +1,6 @@
-"""Score retained events with two versions, and compare their answers. Joins no consumer group and writes nothing.
+"""Score the events that Kafka retains with two model versions, and compare the scores and decisions.
+
+This module joins no consumer group and writes nothing.
 
 If one of the versions has joined fields (inputs from tables), both versions score the records of the feature log instead of the
 events.
@@ -42,7 +44,7 @@ class LoggedShare:
     """The part of the events that a comparison read from the feature log.
 
     Attributes:
-        topic: The topic of the log.
+        topic: The topic of the feature log.
         records: The number of compared records.
         input_offsets: The number of offsets of the input topics in the time range of the records. It is an upper bound of the
             number of events, because transaction markers have offsets, too.
@@ -79,7 +81,7 @@ def spans(reader: TopicReader, topics: Sequence[str], window: TimeRange, newest:
     If `newest` is not None, only about this number of the newest events is included, the same number from each partition.
 
     Raises:
-        Fatal: With code 2 if a topic does not exist.
+        Fatal: With exit code 2 if a topic does not exist.
     """
     bounds_of = reader.spans(reader.partitions(topics))
     ends = {partition: bounds.high for partition, bounds in bounds_of.items()}
@@ -95,7 +97,7 @@ def spans(reader: TopicReader, topics: Sequence[str], window: TimeRange, newest:
 
 
 def counted_range(window: TimeRange, newest: int | None, times: RecordTimes | None) -> TimeRange:
-    """Return the time range in which to count input events, so that the count is comparable to the number of logged records.
+    """Return the time range in which to count input events, for a comparison with the number of records of the feature log.
 
     If `newest` is None, this is `window`. Otherwise it is the time range of the records that were read. If the feature log has
     only a sample of the events, N records cover a longer time than N events.

@@ -1,4 +1,4 @@
-"""The result of a comparison as a document, with the figures that exceed their limits. Pure."""
+"""The result of a comparison of two model versions as a document, with the figures that exceed their limits. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -66,7 +66,7 @@ class ComparisonReport:
 
     @property
     def cost(self) -> dict[str, float]:
-        """The time per event in microseconds, by version."""
+        """The time per event in microseconds, by `champion` and `candidate`."""
         events = max(1, self.compared.differences.events)
         return {name: seconds / events * 1e6 for name, seconds in self.compared.seconds.items()}
 
@@ -117,7 +117,7 @@ class ComparisonReport:
 def differences(assessment: Assessment) -> dict[str, float]:
     """Return each quality figure of the candidate minus the champion's figure, by name.
 
-    Figures that one of the versions lacks are omitted. The result is empty if there are not two versions.
+    Figures that one of the versions lacks are omitted. The result is empty unless the assessment has exactly two versions.
     """
     if len(assessment.versions) != 2:
         return {}

@@ -49,7 +49,7 @@ class DecidedOutputs:
     # A version is looked up once, at its first score with several outputs.
 
     def __init__(self, find: Callable[[str], str | None], names: Mapping[str, str | None] = MappingProxyType({})) -> None:
-        """Create the selection.
+        """Create an instance that has counted no scores.
 
         Args:
             find: A function from a version's digest to the name of the output; None if the name is unknown.

@@ -1,4 +1,4 @@
-"""Join the scores of a window with all retained labels. Joins no consumer group and writes nothing."""
+"""Join the scores of a time range with all labels that Kafka retains. Joins no consumer group and writes nothing."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ def measure(settings: Settings, window: TimeRange, show: ShowProgress = ignore_p
     `show` shows the progress of reading.
 
     Raises:
-        Fatal: With code 2 if no topic of labels is configured, or if the configured topic does not exist.
+        Fatal: With exit code 2 if no topic of labels is configured, or if the configured topic does not exist.
         RegistryError: If scores have several outputs and the registry is unavailable.
     """
     labels_topic(settings)
@@ -66,7 +66,7 @@ def labels_topic(settings: Settings) -> str:
     """Return the configured topic of labels.
 
     Raises:
-        Fatal: With code 2 if no topic of labels is configured.
+        Fatal: With exit code 2 if no topic of labels is configured.
     """
     if settings.labels.topic is None:
         raise Fatal("labels.topic is not set: the outcomes of events are unknown", HINT, USAGE)
@@ -119,7 +119,7 @@ def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
 
 
 def spans_of_window(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
-    """Return the offset ranges that may hold scores of the window."""
+    """Return the offset ranges that may contain scores with timestamps in the time range `window`."""
     # The ranges extend to the log ends, because a score has the timestamp of its event, and timestamps may be out of order.
     spans = bus.spans(bus.partitions([topic]))
     if window.from_ms is None:

@@ -119,7 +119,7 @@ class Refusals:
 
 
 class Labels:
-    """The labels of answered events, as columns by event id; labels of other events are only counted.
+    """The labels of events that have an answer, as columns by event id; labels of other events are only counted.
 
     The column `truth` has the number of the class, or the outcome itself if `classes` is None; NaN for a withdrawn label.
     `numbers` is true if the configuration declares the outcomes to be numbers. Outcomes 0 and 1 are then no classes.

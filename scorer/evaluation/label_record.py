@@ -98,7 +98,7 @@ def _label(id_: str, value: Any) -> Label | Unusable:
 
 
 def _id(value: Any) -> str | None:
-    """Return an id as text, in the form of event ids; None if it is neither a text nor an integer in range."""
+    """Return an id as text, in the form of event ids; None if it is neither a text nor an integer between -2^64 and 2^64."""
     # The range is -2^64 to 2^64.
     if isinstance(value, str):
         return value

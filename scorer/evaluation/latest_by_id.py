@@ -54,7 +54,7 @@ class NewestRows:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "NewestRows") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the row indices of the k ids that both tables have: the rows in this table, (k,), and in `other`, (k,)."""
+        """Return the row indices of the k ids that are also in `other`: the rows in this object, (k,), and in `other`, (k,)."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))

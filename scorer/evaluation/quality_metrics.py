@@ -14,7 +14,7 @@ SUM_TOLERANCE = 1e-3  # by which probabilities may differ from a sum of 1, in 16
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The scores from `low` to `high`.
+    """A bin of the calibration curve: the scores from `low` to `high`.
 
     Attributes:
         count: The number of scores.

@@ -7,7 +7,7 @@ from scorer.evaluation.assessment import Assessment, Quality
 from scorer.evaluation.label_columns import RecordPosition
 
 DASH = "\N{EN DASH}"
-"""Printed for a figure that is None."""
+"""The text that is printed for a figure that is None."""
 FIGURE_TITLES = ("accuracy", "AUC", "PR-AUC", "Brier", "calibration error", "mean error", "RMSE")
 """The titles of `assessment.FIGURES`, in their order."""
 

@@ -1,4 +1,4 @@
-"""Collect the differences between the answers of two versions to the same events, in bounded memory. Pure."""
+"""Collect the differences between the answers of two model versions to the same events, in bounded memory. Pure."""
 
 import heapq
 import math
@@ -21,7 +21,7 @@ SAMPLE = 200_000  # pairs of scores whose distributions are compared, with a sta
 
 
 class Event(NamedTuple):
-    """One event with its position."""
+    """The value of one event, and the position of the event in Kafka."""
 
     partition: Partition
     offset: int
@@ -121,7 +121,7 @@ class Differences:
         return any(name is not None for pair in self.flips for name in pair)
 
     def drift(self) -> tuple[float | None, float | None]:
-        """Return the bias-corrected PSI and the KS statistic between both versions; each is None if it cannot be computed."""
+        """Return bias-corrected PSI and KS statistic of both versions' answers; each is None if it cannot be computed."""
         # If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
         # decisions either, both are None.
         pairs = self._pairs.pairs()

@@ -29,7 +29,7 @@ class EventAnswers:
         outputs: (B,) float64 for each requested output by name: its number for each event; NaN if it is not a single number.
         decisions: The decision of each event; None if there is none.
         scores: The score of each event as JSON; empty without a score.
-        ids: The id that is in each event; None for an event without one.
+        ids: The id that each event contains; None for an event without an id.
         rejected: The error of each event without a score, by row.
     """
 
@@ -59,7 +59,7 @@ def answers(
     Args:
         loaded: The version.
         values: The values of the events.
-        parts: The other parts of the records.
+        parts: The keys, headers and timestamps of the events.
         outputs: The names of outputs of the version whose numbers are returned too.
 
     Raises:
@@ -91,7 +91,7 @@ def answers(
 
 
 def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -> None:
-    """Store the scores of the decoded events from index `start` on."""
+    """Store in `results` the scores of the decoded events from index `start` on."""
     rows = decoded.rows[start:]
     encoded = scores.encoded()
     decisions = scores.decisions()

@@ -1,4 +1,4 @@
-"""Sample pairs of scores in bounded memory by the positions of their events, independently of the order of reading. Pure."""
+"""Sample pairs of scores (of two versions) by the positions of their events, independently of the order of reading. Pure."""
 
 from collections.abc import Sequence
 

@@ -79,5 +79,5 @@ def matrix(
 
 
 def short(name: str, most: int = 18) -> str:
-    """Shorten a name to fit beside a plot."""
+    """Shorten a name to at most `most` characters, to fit beside a plot."""
     return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

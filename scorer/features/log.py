@@ -44,12 +44,12 @@ class LoggedInputs(NamedTuple):
 
 @dataclass(slots=True)
 class _PartitionSearch:
-    """The wanted scores of one input partition.
+    """The scores of one input partition whose feature records are searched.
 
     Attributes:
         missing: the scores whose feature records have not been found yet.
-        last_offset: the largest offset of the events of the wanted scores.
-        last_ms: the latest time of scoring of all wanted scores, in Unix ms.
+        last_offset: the largest offset of the events of all these scores.
+        last_ms: the latest time of scoring of all these scores, in Unix ms.
     """
 
     missing: set[ScoredEvent] = field(default_factory=set)
@@ -58,9 +58,9 @@ class _PartitionSearch:
 
 
 class LogSearch:
-    """A search for the feature records of wanted scores in one partition of the feature log. Pure.
+    """A search for the feature records of given scores in one partition of the feature log. Pure.
 
-    Call `add` for each wanted score. Then pass the records of the partition to `take`, in the order of their offsets.
+    Call `add` for each of these scores. Then pass the records of the partition to `take`, in the order of their offsets.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class LogSearch:
         self._partitions: dict[Partition, _PartitionSearch] = {}
 
     def add(self, scored: ScoredEvent) -> None:
-        """Add a wanted score."""
+        """Add a score whose feature record is to be found."""
         search = self._partitions.setdefault((scored.topic, scored.partition), _PartitionSearch())
         search.missing.add(scored)
         search.last_offset = max(search.last_offset, scored.offset)
@@ -76,7 +76,7 @@ class LogSearch:
         self.earliest_ms = min(self.earliest_ms, scored.event_ms)
 
     def take(self, record: FeatureRecord) -> ScoredEvent | None:
-        """Process the next record of the log. Return the wanted score to which it belongs; None if there is no such score."""
+        """Process the next record of the log. Return the added score to which the record belongs; None if there is none."""
         scored = ScoredEvent(*record.position, record.event_ms, record.scored_ms, record.digest)
         partition = (scored.topic, scored.partition)
         search = self._partitions.get(partition)
@@ -93,7 +93,7 @@ class LogSearch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no later record can belong to a wanted score."""
+        """Whether no later record of the log can belong to an added score."""
         return not self._partitions
 
 
@@ -101,11 +101,11 @@ class FeatureLog:
     """The feature log of one scorer: the topic `features.topic`, which must be configured.
 
     Attributes:
-        skipped: The counter of unreadable records, which are skipped. Each of them may belong to a wanted score.
+        skipped: The counter of unreadable records, which are skipped. Each may be the record of a score to find.
     """
 
     def __init__(self, settings: Settings, reader: TopicReader) -> None:
-        """Open the log. Raises Fatal, with code 2 if the topic does not exist."""
+        """Open the log. Raises Fatal, with exit code 2 if the topic does not exist."""
         if settings.features.topic is None:
             raise Fatal("no feature log is configured", "set features.topic", USAGE)
         self.topic = settings.features.topic

@@ -197,7 +197,9 @@ def _checked(record: FeatureRecord) -> FeatureRecord:
     """Return the record unchanged. Raises UnreadableFeatures if its position or one of its times is impossible."""
     source = record.source
     if not (0 <= source.partition <= LARGEST_PARTITION and 0 <= source.offset <= LARGEST_OFFSET):
-        raise UnreadableFeatures(f"not a feature record: {source.topic}[{source.partition}]@{source.offset} is no position")
+        raise UnreadableFeatures(
+            f"not a feature record: {source.topic}[{source.partition}]@{source.offset} is not a valid position"
+        )
     if not (0 <= record.event_ms <= LATEST_MS and 0 <= record.scored_ms <= LATEST_MS):
         raise UnreadableFeatures("not a feature record: a time is not in Unix ms")
     return record
@@ -251,7 +253,7 @@ class FeatureLogDecoder:
         self._read = read
 
     def decode(self, values: Sequence[bytes | None], _parts: RecordMetadata | None = None, /) -> Decoded:
-        """Decode a batch of feature records; see `Decoder.decode`. The parts of the records are not used."""
+        """Decode a batch of feature records; see `Decoder.decode`. `_parts` (keys, headers and timestamps) is not used."""
         records: list[FeatureRecord] = []
         rows: list[int] = []
         rejected: dict[int, Poison] = {}

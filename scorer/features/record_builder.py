@@ -101,7 +101,7 @@ class FeatureRecordBuilder:
         return np.flatnonzero(self.sample.select(batch)[rows])
 
     def build(self, events: ScoredEvents, encoder: FeatureEncoder) -> FeatureRecords:
-        """Build one record for each event."""
+        """Build one record for each event; leave out and count the records that cannot be encoded or are too large."""
         if not len(events.rows):
             return FeatureRecords(events.rows, [])
         return merged(self._encodable(events, encoder))
@@ -150,7 +150,7 @@ class FeatureRecordBuilder:
         ]
 
     def _without_oversize(self, rows: NDArray[np.intp], records: Sequence[Record]) -> FeatureRecords:
-        """Leave out the records that are too large for the topic."""
+        """Return the records of these rows, without those that are too large for the topic."""
         if isinstance(records, ColumnarRecords) and records.largest_record <= self.room:
             return FeatureRecords(rows, records)
         fits = np.array([len(value or b"") + len(key or b"") <= self.room for _, value, key, *_ in records], np.bool_)
@@ -161,7 +161,7 @@ class FeatureRecordBuilder:
 
 
 def merged(parts: Sequence[FeatureRecords]) -> FeatureRecords:
-    """Concatenate parts. The rows of each part are greater than the rows of the parts before it."""
+    """Concatenate feature records. The rows of each item of `parts` are greater than the rows of the items before it."""
     if len(parts) == 1:
         return parts[0]
     dropped: Counter[str] = Counter()

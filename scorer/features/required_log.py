@@ -22,7 +22,7 @@ def require_log(features: FeatureLogSettings, signatures: Sequence[Signature]) -
     """Return whether the feature log must be read, because at least one of these versions has joined fields.
 
     Raises:
-        Fatal: With code 2 if the feature log must be read, but none is configured, or it lacks inputs of one of the versions.
+        Fatal: With exit code 2 if the feature log must be read, but none is configured, or it lacks inputs of a version.
     """
     joined = [signature for signature in signatures if joined_names(signature)]
     if not joined:
@@ -53,7 +53,7 @@ def check_fields(features: FeatureLogSettings, signature: Signature) -> None:
     """Check that `features.fields` holds all fields of the signature.
 
     Raises:
-        Fatal: With code 2 if fields are missing; the message names them.
+        Fatal: With exit code 2 if fields are missing; the message names them.
     """
     if missing := excluded_fields(features, signature):
         names = ", ".join(map(repr, missing))

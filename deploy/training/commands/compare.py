@@ -33,10 +33,10 @@ Name = Annotated[
 def compare(
     path: Config, version: Version, against: Against = None, name: Name = None, flags: Set = None, as_json: Json = False
 ) -> None:
-    """Compare a version with another version by the rules of the gate, without moving a channel.
+    """Compare a version with another version by the rules of the validation gate, without moving a channel.
 
-    The rows are those of the run's folder if it is on this host, otherwise the snapshot that the registry stores for the run's
-    version. Exit code 1 if the version is rejected.
+    The hold-out rows are read from the run's folder if it is on this host, otherwise from the snapshot that the registry stores
+    for the run's version. Exit code 1 if the version is rejected.
     """
     training, settings = load(path, flags or [])
     with progress() as shown:

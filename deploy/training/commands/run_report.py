@@ -154,7 +154,7 @@ def _recorded(run: RecordedRun, now: float, results: Mapping[str, Any]) -> dict[
 
 
 def _readable(run: RecordedRun, step: str) -> Any:
-    """Return all fields of the result of a step; None if the result does not have the type of the step."""
+    """Return all fields of the recorded result of a step; None if they do not fit the type that the step returns."""
     type_ = STEP_DOCUMENTS.get(step)
     if type_ is not None and run.document(step, type_) is None:
         return None

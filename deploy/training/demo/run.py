@@ -1,4 +1,7 @@
-"""The training demo, step by step, with the commands that a user would type. It runs in the sandbox of `scorer demo`."""
+"""The training demo, step by step, with the commands that a user would type.
+
+It runs in the same sandbox as `scorer demo`: a folder with settings, and Kafka brokers.
+"""
 
 import contextlib
 import json
@@ -65,7 +68,7 @@ def demo(keep: bool, view: DemoView) -> Summary:
 
 
 class DemoTraining(Demo):
-    """Runs the steps of the training demo, once, in a sandbox.
+    """Runs the steps of the training demo, once, in a sandbox (the folder and the brokers of the demo).
 
     Args:
         began: The start of the demo (monotonic seconds).

@@ -19,7 +19,7 @@ interval = trial["target"]["interval"]  # evaluation.interval of training.yaml
 
 
 def rows(part: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the fields of a part with a constant column, and its labels."""
+    """Return the fields of `rows/PART.parquet` with a constant column, and the labels."""
     table = parquet.read_table(f"rows/{part}.parquet")
     columns = [table[name].to_numpy().astype(np.float64) for name in tensor["fields"]]
     return np.column_stack([*columns, np.ones(len(table))]), table["label"].to_numpy()

@@ -16,13 +16,13 @@ fixed = {"objective": "binary", "metric": "auc", "deterministic": True, "verbose
 
 
 def dataset(part: str) -> lightgbm.Dataset:
-    """Return the rows of a part."""
+    """Return the rows of one Parquet file, such as `training`."""
     table = parquet.read_table(f"rows/{part}.parquet").to_pandas()
     return lightgbm.Dataset(table[tensor["fields"]].to_numpy("float32"), table["label"])
 
 
 def report(state: Any) -> None:
-    """Write a line after each tree."""
+    """Append a line to metrics.jsonl after each tree."""
     auc = state.evaluation_result_list[0][2]
     with Path("metrics.jsonl").open("a") as metrics:
         metrics.write(json.dumps({"budget": state.iteration + 1, "auc": auc}) + "\n")

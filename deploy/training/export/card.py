@@ -35,7 +35,7 @@ def text(card: Card, parity: float | None, size: int) -> str:
     Args:
         card: The content of the card.
         parity: The largest difference between the scores of the ONNX model and of the trained model; None if
-            they are not compared, as for a recipe of one's own.
+            they are not compared, as for a recipe that is a user's command.
         size: The size of model.onnx in bytes.
     """
     libraries = LIBRARIES.get(card.recipe, OWN_LIBRARIES)

@@ -62,7 +62,7 @@ def export(
     Args:
         source: The folder of the final training, with `model.onnx` or `package/`.
         fitted: The trained model, whose scores are compared with those of the ONNX model; None if it is not available.
-        hold_out: The rows of the golden examples.
+        hold_out: The hold-out rows, from which the golden examples are chosen.
         signature: The signature of the rows, and of the model unless `package/` has its own.
         folder: The folder of the package.
         scorer: The settings of the scorer.
@@ -110,7 +110,7 @@ def export(
 
 
 def _copy_model(source: Path, part: Path, signature: Signature) -> Signature:
-    """Copy the model of a final training to `part`, and return the signature of the model.
+    """Copy the model of a final training to the folder `part`, and return the signature of the model.
 
     If `source` has a folder `package/`, it contains the model and the signature. Otherwise the signature is `signature`. Raises
     Refused if `package/` contains a folder, a link or a file name that is not printable, or if its signature is malformed.

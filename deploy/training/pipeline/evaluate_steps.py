@@ -70,7 +70,7 @@ def gate(run: Run) -> GateComparison:
 
 
 def shown_comparison(comparison: GateComparison) -> ComparisonDocument:
-    """Convert a comparison to the document that the console shows.
+    """Convert a comparison to the document that the scorer's web console shows.
 
     Raises Fatal (exit code 3) if the document would exceed its limits, for example with labels or scores above 1e15.
     """

@@ -1,4 +1,4 @@
-"""The journal of a run: one JSON document per completed step. A step with a document is not repeated."""
+"""The journal of a run: one JSON document per completed step. A step that has a document is not run again."""
 
 import contextlib
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The first steps of a run: plan it, freeze and copy the topics, and join events with labels."""
+"""The first steps of a run: plan it, freeze offset ranges, copy their records, and join events with labels."""
 
 import time
 from functools import partial
@@ -55,7 +55,7 @@ def freeze(run: Run) -> Frozen:
 
 
 def copy(run: Run) -> Counted:
-    """Copy the frozen records to files.
+    """Copy the records of the frozen offset ranges to files.
 
     Raises:
         Fatal: Exit code 3 if records are lost or the disk is full, 4 if the broker is unreachable.

@@ -1,4 +1,4 @@
-"""The rows of a recorded run, to score them again: from the folder of the run, or from the snapshot in the registry."""
+"""The rows of a run on the topic of runs, to score them again: from the run's folder, or from the snapshot in the registry."""
 
 from publisher.errors import REFUSED, Fatal
 from scorer.console.training.run_history import RecordedRun

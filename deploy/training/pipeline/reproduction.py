@@ -134,7 +134,7 @@ def _metrics(run: Run, recorded: Recorded, pushed: str) -> dict[str, dict[str, f
 def _difference(run: Run, metrics: Mapping[str, Mapping[str, float | None]], environments: tuple[str, str]) -> str:
     """Return the reason why the models differ, and the difference of the gate's metric if it is known.
 
-    The reason is a different environment, or else a training that is not deterministic.
+    The reason is that `environments` (recorded, new) differ, or else that the training is not deterministic.
     """
     metric = gate_defaults.complete(run.training.gate, run.joined.target).metric
     assert metric is not None

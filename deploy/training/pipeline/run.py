@@ -117,7 +117,10 @@ class Run:
 
     @property
     def frozen_at(self) -> datetime:
-        """The time of the freeze. Attestations carry this time, so that a repeated step writes the same bytes."""
+        """The time at which the run froze its snapshot.
+
+        Attestations carry this time, so that a repeated step writes the same bytes.
+        """
         return datetime.fromtimestamp(self.frozen.now_ms / 1_000, UTC)
 
     @cached_property
@@ -222,7 +225,8 @@ class Run:
     def identity(self) -> str:
         """The id of the run: the first 12 hexadecimal digits of a SHA-256 digest of everything that affects the model.
 
-        The digest covers the frozen ranges and their bytes, the configuration with its seed, the signature and the environment.
+        The digest covers the frozen offset ranges, their records, the configuration with its seed, the signature and the
+        environment.
         """
         parts = (self.frozen, self.copied.digest, self.plan.config, self.plan.signature, self.plan.environment)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:12]

@@ -59,7 +59,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class JoinResult(msgspec.Struct, frozen=True):
-    """The result of the join.
+    """The result of the step `join`.
 
     Attributes:
         mature: The number of events that are old enough to have a label.
@@ -90,7 +90,7 @@ class JoinResult(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """The result of the copy: the digest of the snapshot, and the numbers of copied events and labels."""
+    """The result of the step `copy`: the digest of the snapshot, and the numbers of copied events and labels."""
 
     digest: str
     events: int
@@ -98,7 +98,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """The result of the training: the number of training rows, the number of trees or epochs, and the recipe's parameters."""
+    """The result of the step `train`: the numbers of training rows and of trees or epochs, and the recipe's parameters."""
 
     rows: int
     budget: int
@@ -106,7 +106,7 @@ class Trained(msgspec.Struct, frozen=True):
 
 
 class ExportResult(msgspec.Struct, frozen=True):
-    """The result of the export.
+    """The result of the step `export`.
 
     `parity` is the largest difference between the scores of the ONNX model and of the trained model; None for a recipe that is
     a user's command. `files` has the digest of each file of the package by name.
@@ -135,7 +135,7 @@ class ChampionState(msgspec.Struct, frozen=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
+    """The result of the step `evaluate`: the new version's metrics on the hold-out rows, and the champion to compare it with.
 
     Attributes:
         confusion_matrix: The numbers of rows by label and decision; None for a regression and for more than 100 classes.
@@ -154,7 +154,10 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. The other one is None."""
+    """The result of the step `promote`: the revision of the moved channel, or the id of the started rollout.
+
+    Exactly one of `revision` and `rollout` is set; the other one is None.
+    """
 
     outcome: Literal["promoted", "rollout"]
     channel: str

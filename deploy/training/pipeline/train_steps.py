@@ -66,7 +66,7 @@ def export(run: Run) -> ExportResult:
 
 
 def _fitted(run: Run) -> Fitted | None:
-    """Return the final model of a built-in recipe, restored from its checkpoints; None for a recipe of one's own."""
+    """Return the final model of a built-in recipe, restored from its checkpoints; None for a user's own recipe."""
     if run.training.recipe.command:
         return None
     parts = run.split
@@ -76,7 +76,7 @@ def _fitted(run: Run) -> Fitted | None:
 
 
 def _copy_code(run: Run) -> None:
-    """Copy the code of a recipe of one's own into the run, so that later changes of its files do not affect the run."""
+    """Copy the code of a user's own recipe to the run's folder, so that later changes of its files do not affect the run."""
     if run.training.recipe.command:
         own.copy_code(run.training.recipe, run.plan.config[CODE], run.folder / CODE)
 

@@ -18,7 +18,7 @@ def group_of(settings: Settings) -> str:
 
 
 def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
-    """Commit the end offset of each label range, unless a larger offset is committed; return the committed positions.
+    """Commit the end offset of each frozen label range, unless a larger offset is committed; return the committed positions.
 
     Raises:
         Fatal: Exit code 3 if the broker rejects the commit or a consumer has joined the group, 4 if the broker is unreachable.
@@ -32,7 +32,7 @@ def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
 
 
 def ahead(frozen: Frozen, committed: tuple[GroupPosition, ...]) -> tuple[GroupPosition, ...]:
-    """Return the end of each label range, or the committed offset of its partition if that is larger."""
+    """Return the end of each frozen label range, or the partition's committed offset if that is larger."""
     committed_offsets = {(position.topic, position.partition): position.next for position in committed}
     ends = {partition: stop for partition, (_, stop) in frozen.spans("labels").items()}
     return tuple(GroupPosition(*partition, max(stop, committed_offsets.get(partition, 0))) for partition, stop in ends.items())

@@ -1,4 +1,7 @@
-"""Move a channel to the version of a run, at most once, and only if the champion has not changed since the comparison."""
+"""Move a channel (a named pointer to a version) to the version of a run, at most once.
+
+The channel is moved only if the champion has not changed since the comparison.
+"""
 
 import contextlib
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ class Origin:
 
 
 def version_of(run: str, at: datetime) -> str:
-    """Return the name of a run's version: `YYYYMMDD-<run id>`, where the date is the UTC day of the freeze (`at`)."""
+    """Return the name of a run's version: `YYYYMMDD-<run id>`, with the UTC day of the snapshot (`at`)."""
     return f"{at.astimezone(UTC):%Y%m%d}-{run}"
 
 

@@ -122,7 +122,7 @@ def evidence(
     every = [(attested, _comparison(attested, digest)) for attested in _verified(attestations, COMPARISON, digest)]
     compared = [pair for pair in every if before is None or _revision(pair[1]) < before]
     if not compared:
-        raise Refused(f"{digest} has no comparison with a champion from before revision {before}", _HINT)
+        raise Refused(f"{digest} has no comparison with a champion from before revision {before} of the channel", _HINT)
     judged_by, judged = max(compared, key=lambda pair: (_revision(pair[1]), pair[1].verdict == PASSED))
     for made_by, definition in (
         (attested, _provenance(attested, digest)) for attested in _verified(attestations, PROVENANCE, digest)

@@ -336,7 +336,7 @@ class MetricsTail:
         return parsed
 
     def score(self, metric: str) -> tuple[int, float]:
-        """Return the largest budget with this metric, and the last value of the metric at this budget.
+        """Return the largest budget of a line with this metric, and the last value of the metric at this budget.
 
         Raises ContractViolation if no line has the metric.
         """

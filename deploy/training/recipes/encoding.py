@@ -1,4 +1,4 @@
-"""Encode the tensors of a signature as a matrix of numbers, with one column for each number in a row.
+"""Encode the input tensors of a model as a matrix of numbers, with one column for each number in a row.
 
 Strings are categories. They are numbered in ascending order of a mean over their training rows. For two classes, the mean is
 the share of the second class. For more classes, it is the share of all classes but the most frequent one. For a regression, it

@@ -1,4 +1,4 @@
-"""A recipe of one's own: a command that trains under the file contract of `contract.py`, with the code that it names.
+"""A user's own recipe: a command that trains under the file contract of `contract.py`, with the code that it names.
 
 The module prepares the command; `training.search` starts it.
 """

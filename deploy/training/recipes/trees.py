@@ -197,7 +197,7 @@ class Trees:
 
 
 class _Growth:
-    """Grows the chunks of one training in order.
+    """Grows the chunks of trees of one training in order.
 
     A chunk that is already stored in the folder is reused if it was grown from the same inputs.
     """

@@ -91,7 +91,7 @@ def run_key(folder: Path) -> str:
 
 
 class TopicEvents:
-    """Publishes the events of one attempt of a run (implements `RunEvents`). Use it as a context manager.
+    """Publishes the events of one process of a run (implements `RunEvents`). Use it as a context manager.
 
     The exit waits up to FLUSH_SECONDS for the events that are still queued, and logs how many were dropped.
     """

@@ -1,4 +1,4 @@
-"""The processes that train: a guarded command for a user's own recipe, and forked processes for the built-in recipes.
+"""The processes that train: a command under `guard.py` for a user's own recipe, and forked processes for the built-in recipes.
 
 Both train in the folder of a trial under the file contract (`training.recipes.contract`). No process outlives its parent.
 """

@@ -1,6 +1,6 @@
 """Run trials in parallel: start their processes, follow their metrics, and read the results.
 
-A process that breaks the file contract is ended. A trial that fails does not affect the other trials.
+A process that breaks the file contract (`training.recipes.contract`) is ended. A trial that fails does not affect the others.
 """
 
 import os

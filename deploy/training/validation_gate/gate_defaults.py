@@ -1,4 +1,4 @@
-"""The metric and the margin of the gate if they are not configured, and the metrics that each kind of target has. Pure."""
+"""The default metric and margin of the validation gate, and the metrics that each kind of target has. Pure."""
 
 from collections.abc import Mapping
 

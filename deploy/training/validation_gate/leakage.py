@@ -19,7 +19,7 @@ UNTIL = "learned_until_ms"
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The training data of a version: records of one cluster, as offset ranges [from, to) by partition.
+    """The training data of a version: records of one Kafka cluster, as offset ranges [from, to) by partition.
 
     The training data includes only records with a Kafka timestamp up to `until_ms` (Unix ms). If `until_ms` is None, it
     includes all records of the ranges. `logged` states whether the records are from the feature log; otherwise they are events.

@@ -1,4 +1,4 @@
-"""The rules of the gate. Each rule compares a value with a bound, and has a message for its failure. Pure.
+"""The rules of the validation gate. Each rule compares a value with a bound, and has a message for its failure. Pure.
 
 A difference is the challenger's value of a metric minus the champion's. Most rules require evidence that the challenger is not
 worse; the rule about slices fails only with evidence that it is worse.

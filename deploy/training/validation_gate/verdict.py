@@ -1,4 +1,4 @@
-"""The verdict on a challenger: the results of all rules in order, and the reason of the verdict in one sentence. Pure."""
+"""The verdict on a challenger: the results of the gate's rules in order, and its reason in one sentence. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
