@@ -173,7 +173,7 @@ def missing_faults(settings: Settings, existing: Mapping[str, DescribedTopic], a
 
 
 def unfit_faults(settings: Settings, existing: Mapping[str, DescribedTopic]) -> list[str]:
-    """Return one line of text, with the remedy, for each too low size limit and each table that is not co-partitioned. Pure."""
+    """Return a line, with the remedy, for each topic with a too low size limit and each table that is not co-partitioned."""
     lines = []
     output = existing.get(settings.output.topic)
     if output is not None and output.limit_known and output.max_bytes <= RECORD_OVERHEAD:

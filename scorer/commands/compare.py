@@ -1,4 +1,4 @@
-"""`scorer compare`: score retained events with champion and candidate and compare the scores.
+"""`scorer compare`: score retained input events with champion and candidate and compare the scores.
 
 The command joins no consumer group and writes nothing.
 """
@@ -61,7 +61,7 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score retained events with the champion and a candidate, and compare the scores. Exit code 1 beyond a limit."""
+    """Score retained events with the champion and a candidate, and compare the scores. Exit code 1 if a limit is exceeded."""
     settings = load(path, flags or []).settings
     window = time_range(start, end, last)
     newest = events or (NEWEST if window == times.ALWAYS else None)
@@ -105,7 +105,7 @@ def _load_version(settings: Settings, name_or_folder: str | None) -> Iterator[tu
 
 
 def as_tables(report: ComparisonReport) -> Group:
-    """Return tables of the counts, the rules, the changed decisions, the new dead letters and the largest differences.
+    """Return tables of the counts, the checked rules, the changed decisions, the new dead letters and the largest differences.
 
     A new dead letter is an event that only the candidate dead-letters. If a topic of labels is configured, a table of the
     quality figures is included.

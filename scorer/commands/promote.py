@@ -1,4 +1,4 @@
-"""`scorer promote` and `scorer rollback`: move the channel of a configuration and notify its scorers.
+"""`scorer promote` and `scorer rollback`: move the model channel of a configuration and notify its scorers.
 
 With --wait the commands wait until every scorer serves or refuses the version. `model-registry promote` only moves the channel.
 """
@@ -105,7 +105,7 @@ def _move(
     wait_seconds: float | None,
     json: bool,
 ) -> None:
-    """Move the channel, notify the scorers, wait for them and print the result.
+    """Move the channel by `make_move`, notify the scorers, wait for them and print the result.
 
     There is no wait if `wait_seconds` is None. Raises Exit with code 1 after a timeout, or 3 if a scorer has refused the
     version.

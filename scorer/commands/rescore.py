@@ -51,7 +51,7 @@ def rescore(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be scored again; write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Score events with wrong scores again, and write each correction once to OUTPUT.corrections.
+    """Score the events of wrong scores again, and write each correction once to OUTPUT.corrections.
 
     --from and --to select by the scores' scored_ms. Exit code 1 if a selected score cannot be corrected.
     """

@@ -60,7 +60,7 @@ def status(path: Config, flags: Set = None, name: Name = None, as_json: Json = F
 
 
 def _select(ledger: RolloutLog, name: str | None) -> Rollout:
-    """Return the rollout with this id, or the newest if `name` is None. Raises Fatal with exit code 2 if there is none."""
+    """Return the rollout with the id `name`, or the newest if None. Raises Fatal with exit code 2 if there is none."""
     rollout = ledger.newest if name is None else ledger.rollouts.get(name)
     if rollout is None:
         ids = ", ".join(ledger.rollouts) or "none"

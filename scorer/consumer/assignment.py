@@ -90,7 +90,7 @@ class AssignedPartitions:
             self._arrived.discard(partition)
 
     def set_sandboxed(self, partition: Partition, *, sandboxed: bool = True) -> None:
-        """Record whether the sandbox process reads this partition."""
+        """Record whether the sandbox, a child process that may crash, reads this partition."""
         if partition in self._owned:
             self._owned[partition].sandboxed = sandboxed
 
@@ -99,7 +99,7 @@ class AssignedPartitions:
         return frozenset(self._arrived)
 
     def admit(self, partitions: Iterable[Partition]) -> None:
-        """Record that the worker has checked which channel revision scored these partitions."""
+        """Record that the worker has checked which revision of the model channel scored these partitions last."""
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
@@ -163,7 +163,7 @@ class AssignedPartitions:
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def position_or_recorded(self, group_position: TopicPartition) -> TopicPartition:
-        """Return `group_position`, or the position that is recorded here if `group_position` has no offset."""
+        """Return `group_position`, or the committed position in this object if `group_position` has no offset."""
         owned = self._owned.get((group_position.topic, group_position.partition))
         if group_position.offset >= 0 or owned is None:
             return group_position

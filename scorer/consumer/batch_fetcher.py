@@ -17,7 +17,7 @@ class BatchFetcher:
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """Fetch the available events of a batch. If a failure arrives before the first event, return only the failure.
+        """Fetch the available events of a batch. If a failure of the client arrives before the first event, return only it.
 
         Args:
             source: the source of the events.

@@ -57,8 +57,8 @@ class EventConsumer:
         consumer: the client, which is not subscribed yet.
         topics: the input topics.
         start_positions: the source of the start position of each partition.
-        session: the session that commits the offsets. Its pending commits are completed before committed offsets are read, and
-            before partitions are released.
+        session: the publishing session that commits the offsets. Its pending commits are completed before committed offsets
+            are read, and before partitions are released.
         fence: a function that ends the open transactions of dead owners, and returns these owners. A dead owner is a scorer
             that died while it owned one of the given partitions. The function is called at an assignment, before positions
             are read.
@@ -352,7 +352,7 @@ class EventConsumer:
         self._pause_outside(outside.keys() - to_rewind)
 
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
-        """Let the sandbox process read a partition, because the client cannot decode the next record batch."""
+        """Let the sandbox process read a partition, because this process cannot decode its next record batch."""
         state = self._table.state(partition)
         if state is not None and state.has_position and state.sandbox is SandboxUse.UNUSED:
             log.warning("%s[%d] cannot be decoded by this process; a sandbox process reads it: %s", *partition, error.str())

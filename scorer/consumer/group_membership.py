@@ -25,7 +25,8 @@ class GroupMembership:
     """The membership of one client in the group. Methods raise MemberLost if a new client must join in place of this client.
 
     Attributes:
-        group: a function that returns the current group metadata; None if the session does not send it (`sends_group=False`).
+        group: a function that returns the current group metadata. It returns None if the publisher does not send group metadata
+            with the offsets (`sends_group=False`).
     """
 
     # Without the metadata, the call of the client is saved, which takes a quarter of the time of a batch of one event.

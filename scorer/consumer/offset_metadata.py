@@ -1,4 +1,4 @@
-"""The metadata of every committed offset: the owner of the partition, and the version that scored up to the offset.
+"""The metadata of every committed offset: the partition's owner, and the model version that scored up to the offset.
 
 Scorers of other releases read the same JSON keys, so the keys must not change. The metadata is untrusted, because every client
 may commit arbitrary text.
@@ -12,7 +12,7 @@ MAX_BYTES = 65_536  # a broker accepts 4,096 bytes of metadata by default; it ma
 
 
 class OffsetMetadata(msgspec.Struct, frozen=True):
-    """The metadata of a committed offset: its owner, and the version that scored the events before it.
+    """The metadata of a committed offset: its owner, and the model version that scored the events before it.
 
     Attributes:
         owner: the scorer (`<name>.<replica>`) that owns the partition, or that died while it owned the partition; "" after an

@@ -27,7 +27,7 @@ class OwnershipMarker:
     def claim(self, partitions: Collection[Partition]) -> None:
         """Commit the owner's name for new partitions before their events are fetched.
 
-        If the call raises Aborted, repeat it after the recovery.
+        If the call raises Aborted, repeat it after the recovery of the publishing session.
         """
         self._rewrite(partitions, self._owner)
 

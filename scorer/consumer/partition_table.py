@@ -19,8 +19,8 @@ Hold = Literal["unclaimed", "backend unavailable", "revision", "table"]
 - "unclaimed": the metadata of the committed offset does not name this scorer yet. The name must be there before events are
   fetched: if a batch then crashes this process, the next owner reads the partition in the sandbox.
 - "backend unavailable": the model servers are unavailable.
-- "revision": a newer revision has scored the partition.
-- "table": the rows of a table are being restored, or lag too much.
+- "revision": a newer revision of the model channel has scored the partition.
+- "table": the rows of a feature table are being restored, or lag too much.
 """
 
 PauseReason = Literal[Hold, "no leader", "suspect", "out of range"]
@@ -253,7 +253,11 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions, paused until the worker claims them. Return the partitions to pause in the client."""
+        """Add assigned partitions, paused until the worker commits its name as their owner.
+
+        Returns:
+            The partitions to pause in the client.
+        """
         change = PauseChange([], [])
         for partition in partitions:
             self._put(partition, PartitionState(stage, holds=frozenset({"unclaimed"})))

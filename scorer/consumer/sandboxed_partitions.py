@@ -19,7 +19,7 @@ from scorer.decoding.batch import Batch, UnreadableRange
 
 
 class SandboxedInputPartitions:
-    """The partitions of one consumer that are read in the sandbox. One thread makes all calls.
+    """The partitions of one consumer that are read in the sandbox process. One thread makes all calls.
 
     Attributes:
         cleared: the partitions that no longer need the sandbox. The client must read them again.
@@ -39,7 +39,7 @@ class SandboxedInputPartitions:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
     def suspects_among(self, starts: Iterable[StartPosition], dead: DeadOwners, member: str) -> dict[Partition, int]:
-        """Return the assigned partitions that must be read in the sandbox, each with its start offset.
+        """Return the assigned partitions that must be read in the sandbox process, each with its start offset.
 
         Args:
             starts: the start positions of the assigned partitions.

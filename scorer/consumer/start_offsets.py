@@ -142,7 +142,7 @@ class StartPositions:
         self._topic_poller.close()
 
     def recreated(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Return the partitions whose topic was recreated: the topic's id differs from the id in the offset's metadata.
+        """Return the partitions whose topic was recreated: its id differs from the id in `marks` (offset metadata).
 
         The result is empty if the topics have not changed since the previous call.
 
@@ -244,7 +244,7 @@ class StartPositions:
         marks: Mapping[Partition, OffsetMetadata],
         ids: Mapping[str, str],
     ) -> dict[Partition, StartReason]:
-        """Return how the start offset of each of these partitions is determined. Raises Fatal (3) if offsets expired."""
+        """Return how the start offset of each partition is determined. Raises Fatal with exit code 3 if offsets expired."""
         scored_ids = self._retry(self._read_swaps)
         visited = {topic for topic, _ in scored_ids} | self._with_positions(consumer, {p.topic for p in unclear})
         visited |= {topic for topic, first_id in self._first_ids.items() if ids.get(topic, first_id) != first_id}
@@ -332,7 +332,7 @@ class StartPositions:
         return AnswerStartOffsets(scores, letters)
 
     def _check_absent(self, topics: Mapping[str, Topic]) -> None:
-        """Record when topics became absent. Raises Fatal (3) if every input topic has been absent for GONE_SECONDS."""
+        """Record when topics became absent. Raises Fatal (exit code 3) if all have been absent for GONE_SECONDS."""
         names = self._settings.input.topics
         if not self._topic_poller.seen > 0 or (len(topics) == len(names) and not self._absent_since):
             return

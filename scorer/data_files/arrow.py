@@ -41,7 +41,7 @@ def infer_type(values: Sequence[Any]) -> Any:
 
 
 def fits(type_: Any, column_type: Any) -> bool:
-    """Return whether values of the type `type_` fit into a column without loss."""
+    """Return whether values of the type `type_` fit into a column of the type `column_type` without loss."""
     pa = load_pyarrow()
     if pa.types.is_null(type_) or type_ == column_type:
         return True

@@ -14,7 +14,7 @@ import orjson
 
 DATA = Path(__file__).with_name("data")
 TABLES = "tables"
-"""The subfolder of DATA that contains the model version with joined fields."""
+"""The subfolder of DATA that contains the model version that joins flights with the weather table."""
 EXTRACT = DATA / "flights-2013-09-10.jsonl.xz"
 _LAP = "-lap"
 
@@ -72,5 +72,5 @@ def auc(pairs: Iterable[tuple[float, bool]]) -> float:
 
 
 def in_lap(event: Event, lap: int) -> Event:
-    """Return the flight with the id of a round: from the second round on, the id ends in `-lap2`, `-lap3` and so on."""
+    """Return the flight with the id of the round `lap`: from the second round on, the id ends in `-lap2`, `-lap3` and so on."""
     return event if lap == 1 else {**event, "flight_id": f"{event['flight_id']}{_LAP}{lap}"}

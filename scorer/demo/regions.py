@@ -31,7 +31,7 @@ http: {{listen: "{listen}"}}
 
 @dataclass(frozen=True, kw_only=True)
 class CopySummary(TopicSummary):
-    """The audit of the region with the copies.
+    """The audit of the region with the copied scores.
 
     `events` is the number of scores to copy, and `scored` is the number of copied scores.
     """
@@ -52,7 +52,7 @@ class RegionsSummary:
         return self.near.clean and self.far.clean and self.far.events == self.near.scored
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summaries as JSON."""
+        """Return the summaries as a dict of JSON values."""
         return {"clean": self.clean, "regions": {NEAR: self.near.to_dict(), FAR: self.far.to_dict()}}
 
     def table(self) -> Group:
@@ -68,7 +68,7 @@ def demo(options: DemoOptions, view: DemoView) -> RegionsSummary:
 
 
 class _RegionsDemo(Demo):
-    """A demo in which a publisher copies the scores. The publisher is killed instead of a scorer."""
+    """A demo in which a publisher copies the scores to a second region. The publisher is killed instead of a scorer."""
 
     def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
         super().__init__(options, view, sandbox)
@@ -120,7 +120,7 @@ class _RegionsDemo(Demo):
 
 
 def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: ReceivedScores, marks: DemoTimes) -> CopySummary:
-    """Return the summary of the copies. `versions` is the result of each version, computed from the copied scores. Pure."""
+    """Return the summary of the copied scores. `versions` is the result of each version, computed from these scores. Pure."""
     return CopySummary(
         events=report.source,
         scored=report.copies - report.duplicates,

@@ -51,7 +51,7 @@ class RolloutsSummary:
         return self.summary.clean and self.outcomes == {NEW: Outcome.COMPLETED, BAD: Outcome.ROLLED_BACK}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary as JSON."""
+        """Return the summary as a dict of JSON values."""
         return {**self.summary.to_dict(), "clean": self.clean, "rollouts": self.outcomes}
 
     def table(self) -> Table:
@@ -70,7 +70,7 @@ def demo(options: DemoOptions, view: DemoView) -> RolloutsSummary:
 
 
 class _RolloutsDemo(Demo):
-    """A demo in which the controller of rollouts moves the channel."""
+    """A demo in which the controller of rollouts moves the model channel."""
 
     outcomes: dict[str, str]
 
@@ -89,7 +89,7 @@ class _RolloutsDemo(Demo):
         self.processes["controller"] = self.shell.start("controller.log", "scorer", *controller)
 
     def swap(self) -> int:
-        """Run both rollouts and wait for their ends."""
+        """Run both rollouts to their ends, and return when the first one began, in Unix ms."""
         self.wait_for("the first flights", lambda: self.seen() >= self.options.events // 5)
         began = now_ms()
         with contextlib.closing(RolloutLogTopic(self.settings)) as topic:

@@ -108,7 +108,7 @@ class Demo:
         """Start further processes before the replay, and register their clean-up with `cleanup`. Subclasses override this."""
 
     def make_registry(self) -> None:
-        """Push both versions and promote the old one."""
+        """Push both model versions and promote the old one."""
         place = self.options.registry or "a folder"
         self.view.step(f"2. Push two versions of flight-delay to a model registry ({place}), and promote {self.old} to prod")
         registry = self.options.registry_command

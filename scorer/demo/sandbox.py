@@ -45,7 +45,7 @@ class DemoSandbox:
 
 @contextlib.contextmanager
 def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[str] = ()) -> Iterator[DemoSandbox]:
-    """Open a sandbox. Remove it at the end unless `options.keep` is True.
+    """Open the sandbox of a demo (folder, brokers and shell). Remove it at the end unless `options.keep` is True.
 
     Args:
         options: The options of the demo.

@@ -68,11 +68,11 @@ class TopicSummary:
 
     @property
     def clean(self) -> bool:
-        """Whether no score is missing, duplicated, invented or out of order."""
+        """Whether no score is missing, duplicated, out of order or a phantom."""
         return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as JSON."""
+        """Return the counts and latencies as a dict of JSON values."""
         return {"clean": self.clean, **asdict(self)}
 
     def table(self, title: str = "scores", unit: str = "events") -> Table:
@@ -166,7 +166,7 @@ def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
 
 
 def latency(arrivals: ReceivedScores, since: float, until: float = math.inf) -> dict[str, float]:
-    """Return p50 and p99 in ms over the events that were sent at or after `since` and before `until` (Unix ms)."""
+    """Return p50 and p99 (latencies in ms) over the events that were sent at or after `since` and before `until` (Unix ms)."""
     return dict(zip(("p50", "p99"), percentiles(arrivals.latencies(since, until), (50, 99)), strict=True))
 
 

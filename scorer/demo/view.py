@@ -1,4 +1,4 @@
-"""The output of the demo on stderr: steps, commands, and a live view of progress and flow."""
+"""The output of the demo on stderr: steps, commands, and a live view of progress and the flow of scores."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ RECENT_MS = 2_000
 
 
 class DemoView:
-    """Print steps and commands; on a terminal, also show a progress bar and the flow by partition."""
+    """Print steps and commands; on a terminal, also show a progress bar and the flow of scores by partition."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)

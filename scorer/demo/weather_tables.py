@@ -38,7 +38,7 @@ class TablesSummary:
         return self.summary.clean and len(self.same_flights) > 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary as JSON."""
+        """Return the summary as a dict of JSON values."""
         same = {version: {"events": result.events, "auc": result.auc} for version, result in self.same_flights.items()}
         return {**self.summary.to_dict(), "clean": self.clean, "same_flights": same}
 

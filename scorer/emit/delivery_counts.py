@@ -12,7 +12,7 @@ class DeliveryCounts:
         written: the number of events that the broker has confirmed.
         uncertain: the number of sent events without an answer of the broker.
         rejected: the number of events that were certainly not written.
-        skip: the number of lines before the first unconfirmed event, for `--skip` in the next command.
+        skip: the number of lines before the first unconfirmed event, for `--skip` in the next `scorer emit`.
         repeated: the number of confirmed events after the first unconfirmed event. The next command writes these events again.
     """
 
@@ -29,7 +29,7 @@ class DeliveryCounts:
     def progress(self) -> tuple[str, str]:
         """Return (counts, hint) as texts. The hint describes how to continue with the option `--skip`.
 
-        The hint is empty if the next command would skip no line and write no event twice.
+        The hint is empty if the next `scorer emit` would skip no line and write no event twice.
         """
         words = [
             f"{self.written:,} events were written",

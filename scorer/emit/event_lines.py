@@ -103,7 +103,7 @@ def events(lines: Readable, kind: LineKind, skip: int = 0, *, fields: bool = Fal
 
 
 def parse_line(line: bytes, number: int) -> Any:
-    """Parse a line as JSON. Raises Fatal (2) if the line is not JSON."""
+    """Parse a line as JSON. Raises Fatal with exit code 2 if the line is not JSON."""
     try:
         return orjson.loads(line)
     except ValueError as error:
@@ -112,7 +112,7 @@ def parse_line(line: bytes, number: int) -> Any:
 
 
 def check_line(line: bytes, number: int, kind: LineKind) -> Any:
-    """Parse a line as JSON of the type `kind`. Raises Fatal (2) if the line is not JSON or has another type."""
+    """Parse a line as JSON of the type `kind`. Raises Fatal with exit code 2 if it is not JSON or has another type."""
     value = parse_line(line, number)
     if kind == "object" and isinstance(value, list):
         raise Fatal(f"line {number} is an array, not one event", "jq -c '.[]' FILE | scorer emit CONFIG", USAGE)

@@ -158,7 +158,7 @@ class EventWriter:
         return Fatal(f"writing to {self._topic} failed: {error.str()}", "check that the topic exists and the broker responds")
 
     def _over_limit(self) -> Fatal:
-        """Return the error for an event that exceeds the topic's limit. The message has the limit if it can be read."""
+        """Return the error for an event that exceeds the topic's size limit. The message has the limit if it can be read."""
         limit = f"{self._limit.max_bytes} bytes" if self._limit.limit_known else "not readable with these rights"
         return Fatal(
             f"an event of {self._too_large} bytes is too large for topic {self._topic}: its max.message.bytes is {limit}",

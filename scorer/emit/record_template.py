@@ -93,7 +93,7 @@ class _Formatter(string.Formatter):
     """
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return the value at a path and the path.
+        """Return the value at the path `field_name`, and the path.
 
         Raises:
             KeyError: the event has no value, or null, at the path.

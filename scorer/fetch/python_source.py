@@ -119,7 +119,7 @@ class FetchedMessages:
 
 
 def batch_of(messages: Sequence[Message], end: End) -> Batch:
-    """Create a batch from one or more messages. The caller sets the assignment epochs.
+    """Create a batch from one or more messages; `end` is why the fetch stopped. The caller sets the assignment epochs.
 
     For speed, each attribute is read from all messages in one loop in C.
     """

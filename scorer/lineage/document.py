@@ -17,7 +17,7 @@ CORRECTION = "correction"
 
 
 class InputPosition(NamedTuple):
-    """The position of an input event."""
+    """The position of an input event, or of the record that answers it."""
 
     topic: str
     partition: int

@@ -77,8 +77,8 @@ def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None]
     This is a binary search. If the answers are not in the order of their events, the range may not contain the answer.
 
     Args:
-        start: The first offset of the range.
-        end: The end of the range.
+        start: The first offset of the range to search.
+        end: The end of the range to search.
         probe: A function from an offset to a pair: the position of the next answer at or after this offset, and the offset of
             the answered event. It returns None if no answer is near the offset.
         wanted: The offset of the event.
@@ -109,7 +109,7 @@ class LineageReader:
         """Return the lineage of the answer to the event at this position.
 
         Raises:
-            Fatal: With code 2 if this is no position of an input topic.
+            Fatal: With exit code 2 if this is no position of an input topic.
         """
         lineage = Lineage(place, event=self._event(place))
         if lineage.event is None:
@@ -154,7 +154,7 @@ class LineageReader:
         The position is read from the last score with this id in the window or, if there is no score, from the last dead letter.
 
         Raises:
-            Fatal: With code 2 if no answer has this id.
+            Fatal: With exit code 2 if no answer has this id.
         """
         for topic, named in ((self._settings.output.topic, self._score_id), (self._settings.dead_letter.topic, self._dead_id)):
             last = None

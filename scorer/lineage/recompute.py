@@ -52,8 +52,8 @@ def find_inputs(lineage: Lineage, settings: Settings, signature: Signature | Non
         signature: The signature of the version that answered; None if its package has none.
 
     Raises:
-        Fatal: With code 2 if the inputs can be recovered neither from the feature log nor from the event, or if the answer has
-            no score of the model.
+        Fatal: With exit code 2 if the inputs can be recovered neither from the feature log nor from the event, or if the
+            answer has no score of the model.
     """
     answer = lineage.answer
     if answer is None:
@@ -76,7 +76,7 @@ def find_inputs(lineage: Lineage, settings: Settings, signature: Signature | Non
     if inputs is None and requires_log:
         raise Fatal(
             f"the inputs of {lineage.place} are not recoverable from the feature log {settings.features.topic}: it {reason}",
-            "the log has only scores of models, those in the sample (features.sample), until retention deletes their records",
+            "the log has only scores of models for sampled events (features.sample), until retention deletes their records",
             USAGE,
         )
     if inputs is None and settings.features.topic is not None:
@@ -117,7 +117,7 @@ def recompute(
         inputs: The logged inputs of the answer; None to decode the event.
 
     Raises:
-        Fatal: With code 2 if the event is missing and there are no logged inputs.
+        Fatal: With exit code 2 if the event is missing and there are no logged inputs.
     """
     answer = lineage.answer
     message = lineage.event if inputs is None else inputs.message

@@ -1,4 +1,4 @@
-"""Compilation of the native part to one shared object. It works with every Python version, as it does not use `Python.h`.
+"""Compilation of the C sources in this folder to one shared object. It works with every Python version, without `Python.h`.
 
 This module uses only the standard library, because the build hook imports it before any package is installed.
 """

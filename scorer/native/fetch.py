@@ -176,7 +176,7 @@ class NativeFetcher:
             self._fetcher = None
 
     def _read_lanes(self, lane_count: int) -> None:
-        """Append the new partitions of the C fetcher to `_places`. Raises MemoryError if `lane_count` is negative.
+        """Append the new partitions (lanes) of the C fetcher to `_places`. Raises MemoryError if `lane_count` is negative.
 
         `lane_count` is the number of all partitions of the C fetcher.
         """

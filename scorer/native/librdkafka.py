@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 class LibrdkafkaPlugin:
-    """The shared object as a plugin of librdkafka; see `publisher.kafka.clients`.
+    """The shared object of the native library as a plugin of librdkafka; see `publisher.kafka.clients`.
 
     Attributes:
         library: the shared object. Calls of its functions release the GIL.
@@ -99,7 +99,7 @@ def _process_status() -> PluginStatus:
 
 
 def load_plugin(path: str, clients: Path | Mapping[str, Any]) -> PluginStatus:
-    """Load the shared object as a plugin, and bind librdkafka's functions to it.
+    """Load the native library as a plugin, and bind librdkafka's functions to it.
 
     Args:
         path: The path of the shared object.

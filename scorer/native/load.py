@@ -1,4 +1,4 @@
-"""Loading of the shared object, with the reason if it cannot be loaded."""
+"""Loading of the native library (one shared object), with the reason if it cannot be loaded."""
 
 import ctypes
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ COUNT = ctypes.c_uint32
 
 @dataclass(frozen=True)
 class NativeLibrary:
-    """The shared object that is loaded into this process, and its state as text.
+    """The shared object with the C functions that is loaded into this process, and its state as text.
 
     Attributes:
         library: the shared object, whose functions hold the GIL; None if it is not loaded.

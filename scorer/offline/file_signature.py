@@ -44,7 +44,7 @@ def fit_columns(signature: Signature, columns: Sequence[str], id_field: str | No
         file: the name of the file for messages.
 
     Raises:
-        Fatal: With code 2 if there is no column for a required field or for one of the `outside_fields`.
+        Fatal: With exit code 2 if there is no column for a required field or for one of the `outside_fields`.
     """
     fields: dict[str, InputField | None] = {}
     renamed: dict[str, InputField] = {}

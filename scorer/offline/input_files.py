@@ -82,7 +82,7 @@ def open_file(path: Path, signature: Signature, settings: Settings) -> Iterator[
     """Open a file of events; `-` is stdin with JSON lines.
 
     Raises:
-        Fatal: With code 2 if the file cannot be read, has no known format, or has no column for a field.
+        Fatal: With exit code 2 if the file cannot be read, has no known format, or has no column for a field.
     """
     if path == STDIN:
         yield JsonLinesFile(sys.stdin.buffer, "stdin", signature)
@@ -257,7 +257,7 @@ class JsonLinesFile:
         """Yield the rows; see `InputFile`.
 
         Raises:
-            Fatal: With code 2 if no line of the first chunk has a value for one of the `outside_fields`.
+            Fatal: With exit code 2 if no line of the first chunk has a value for one of the `outside_fields`.
         """
         yield LineRows([]), Progress(0, self._total)
         done = 0

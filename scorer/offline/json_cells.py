@@ -78,7 +78,7 @@ def column_json(name: str, array: Any, *, nan: bytes = b"NaN") -> list[bytes]:
         nan: the text of NaN. With `null`, infinities are also written as null, so that the result is valid JSON.
 
     Raises:
-        Fatal: With code 2 if JSON has no form for values of this type, such as durations.
+        Fatal: With exit code 2 if JSON has no form for values of this type, such as durations.
     """
     pa = load_pyarrow()
     types = pa.types

@@ -124,7 +124,7 @@ def score_file(
     """Score a file, and write its rows with their scores. For a row that cannot be scored, the reason is written.
 
     Args:
-        loaded: the version.
+        loaded: the loaded model version.
         settings: the settings of the scorer.
         path: the file; `-` for JSON lines from stdin.
         show: shows the progress.
@@ -155,7 +155,7 @@ def score_file(
 
 
 def with_decoder(loaded: LoadedModel, settings: Settings, source: InputFile) -> LoadedModel:
-    """Return a copy of the version whose decoder reads the rows of a file as JSON events."""
+    """Return a copy of the loaded version whose decoder reads the rows of a file as JSON events."""
     if source.fitted is not None:
         return replace(loaded, decoder=create_decoder(for_objects(settings), source.fitted.signature))
     signature = loaded.model.signature()

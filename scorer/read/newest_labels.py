@@ -71,8 +71,8 @@ def read_newest_labels(reader: TopicReader, settings: Settings, show: ShowProgre
     """Read the whole topic of labels. The number of labels that cannot be used is logged.
 
     Raises:
-        Fatal: With code 2 if no topic of labels is configured, the topic does not exist, or the labels have too many different
-            texts to be names of classes.
+        Fatal: With exit code 2 if no topic of labels is configured, the topic does not exist, or the labels have too many
+            different texts to be names of classes.
     """
     topic = labels_topic(settings)
     spans = reader.spans(reader.partitions([topic]))

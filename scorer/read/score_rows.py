@@ -29,7 +29,7 @@ NAMES = (
     "scored_time",
     "region",
 )
-"""The columns of a score, without labels and passthrough fields (`output.carry`). The times are in Unix ms."""
+"""The columns of a score, without labels and carried fields (`output.carry`). The times are in Unix ms."""
 CATEGORIES = frozenset(
     {"decision", "status", "model", "version", "digest", "role", "arm", "fallback", "source_topic", "region"}
 )
@@ -117,7 +117,7 @@ def arrow_schema(score_type: Any, carry: Sequence[CarriedField], label_type: Any
 
     Args:
         score_type: the Arrow type of scores.
-        carry: the passthrough fields. A field without a type is text.
+        carry: the carried fields. A field without a type is text.
         label_type: the Arrow type of labels; None if rows have no labels.
     """
     pa = load_pyarrow()
@@ -162,7 +162,7 @@ def _values(record: FullScoreRecord) -> tuple[Any, ...]:
 
 
 def _carried_value(record: FullScoreRecord, field: CarriedField) -> Any:
-    """Return the value of a passthrough field; as text if the field has no type. None if the record has no such value."""
+    """Return the value of a carried field; as text if the field has no type. None if the record has no such value."""
     value = field.fitted((record.carried or {}).get(field.name))
     if field.type is not None or value is None or isinstance(value, str):
         return value

@@ -50,8 +50,8 @@ class ReplayableDeadLetter:
 def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> ReplayableDeadLetter:
     """Read a dead letter, and create the record that replays its event.
 
-    The record has the partition, key, value and headers of the event, and a header `ce_id`. A deadline before `now_ms` (Unix
-    ms) is removed.
+    `ids` reads the event's id. The record has the partition, key, value and headers of the event, and a header `ce_id`. A
+    deadline before `now_ms` (Unix ms) is removed.
 
     Raises:
         NotReplayable: the dead letter does not contain its event, or the event's position.

@@ -1,4 +1,4 @@
-"""Divide the score records of a job into chunks, each of which is corrected in one transaction. No I/O of its own."""
+"""Divide the score records of a rescore job into chunks, each of which is corrected in one transaction. No I/O of its own."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class SelectedScore(NamedTuple):
 
 @dataclass(slots=True)
 class RescoreChunk:
-    """The score records that are processed in one transaction.
+    """The score records that a rescore job processes in one transaction.
 
     Attributes:
         selected: The selected records. Records of one partition are in the order of offsets.

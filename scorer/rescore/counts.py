@@ -7,7 +7,7 @@ import msgspec
 
 
 class RescoreCounts(msgspec.Struct):
-    """The number of score records that a job has processed, by result.
+    """The number of score records that a rescore job has processed, by result.
 
     Attributes:
         corrected: The selected records for which a correction was published.

@@ -133,8 +133,8 @@ def rescore(
         progress: Called after each chunk with the topic, the number of records that were read, and the total to read.
 
     Raises:
-        Fatal: With code 2 if a topic is missing, 3 if the job has another definition or another process has taken it over, 4
-            if a transaction failed.
+        Fatal: With exit code 2 if a topic is missing, 3 if the job has another definition or another process has taken it over,
+            4 if a transaction failed.
     """
     described = describe(settings, _needed(settings))
     smallest = min(described[name].max_bytes for name in (settings.corrections_topic, settings.rollouts_topic))
@@ -175,7 +175,7 @@ def open_sources(settings: Settings, signature: Signature | None, reader: TopicR
     A feature log whose records do not hold all fields of the version is not used.
 
     Raises:
-        Fatal: With code 2 if the version has joined fields, and no feature log with its inputs is configured.
+        Fatal: With exit code 2 if the version has joined fields, and no feature log with its inputs is configured.
     """
     requires_log = signature is not None and require_log(settings.features, [signature])
     if settings.features.topic is None or (signature is not None and excluded_fields(settings.features, signature)):
@@ -250,7 +250,7 @@ def describe(settings: Settings, needed: dict[str, Operations]) -> dict[str, top
     """Describe the topics in `needed`, which has the required access rights by topic.
 
     Raises:
-        Fatal: With code 2 if a topic is missing.
+        Fatal: With exit code 2 if a topic is missing.
     """
     admin = connect(settings.kafka, _name(settings))
     described = topics.describe(admin, settings.kafka, needed)
@@ -301,7 +301,10 @@ class _Writer:
         self._summary = summary
 
     def write(self, chunk: RescoreChunk, reader: TopicReader, inputs: Collection[Partition]) -> None:
-        """Compute and publish the corrections of a chunk, with the position after the chunk. Raises Fatal if that fails."""
+        """Compute and publish the corrections of a chunk, with the position after the chunk. Raises Fatal if that fails.
+
+        `inputs` are the partitions of the input topics.
+        """
         records = self._correcting.records(chunk, reader, inputs, time.time_ns() // 1_000_000)
         if self._saved.definition is None:
             records.append(self._saved.begin(self._requested))

@@ -69,7 +69,7 @@ class JobProgress:
         """Check that the saved definition of the job, if there is one, equals the requested definition.
 
         Raises:
-            Fatal: With code 3 and the differences, if the definitions differ.
+            Fatal: With exit code 3 and the differences, if the definitions differ.
         """
         saved = self.definition or requested
         differences = [

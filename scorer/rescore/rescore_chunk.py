@@ -186,7 +186,7 @@ class ChunkRescorer:
     def _decode_events(
         self, chunk: RescoreChunk, reader: TopicReader, wanted: dict[Place, list[int]], at_ms: int
     ) -> dict[int, Record]:
-        """Score the retained events, and remove their positions from `wanted`. Return the corrections as `_score` does."""
+        """Score the retained events in `wanted`, and remove these events. Return the corrections as `_score` does."""
         by_partition: dict[Partition, list[int]] = {}
         for topic, number, offset in wanted:
             by_partition.setdefault((topic, number), []).append(offset)
@@ -199,7 +199,7 @@ class ChunkRescorer:
         return corrections
 
     def _read_log(self, chunk: RescoreChunk, log: FeatureLog, wanted: dict[Place, list[int]], at_ms: int) -> dict[int, Record]:
-        """Score the logged inputs of the scores in `wanted`; remove these scores. Return the corrections as `_score` does."""
+        """Score the logged inputs of the events in `wanted`; remove these events. Return the corrections as `_score` does."""
         missing = [row for rows in wanted.values() for row in rows]
         inputs = logged_inputs(log, chunk.selected, missing)
         loaded = self._servable.loaded

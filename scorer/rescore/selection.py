@@ -9,7 +9,7 @@ from scorer.scores.decode_record import ScoreRecord, decode_record
 
 SHOWN_DIGITS = 12  # the digits of a digest in the name of a job
 USUAL = ("fallback", "scored")
-"""The statuses that are corrected by default. Expired answers are left out because they have no score."""
+"""The statuses of the score records that are corrected by default. Expired answers are left out because they have no score."""
 
 AsJson = Callable[[bytes], bytes]
 """Converts a score record of any format to JSON; raises ValueError for other bytes."""

@@ -196,7 +196,7 @@ def _array(items: dict[str, Any], shape: Sequence[int], max_length: int | None =
 def _check_name(name: Step, format_: str) -> str:
     """Return the field name unchanged. Raises FormatMismatch if it is not valid in this format."""
     if isinstance(name, int):
-        raise FormatMismatch(f"place {name} of an array has no type of its own in {format_}: the whole array has one type")
+        raise FormatMismatch(f"element {name} of an array has no type of its own in {format_}: the whole array has one type")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise FormatMismatch(f"field {name!r} cannot be a name in {format_}: letters, digits and _ only, no digit first")
     return name

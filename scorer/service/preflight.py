@@ -1,4 +1,4 @@
-"""Check topics, access rights and the replica name before a worker joins its group.
+"""Check topics, access rights and the replica name before a worker joins its consumer group.
 
 The replica name must be free: no live process may use the same client id, which consists of group and replica name. This module
 depends on the brokers and the settings, and creates no topic.
@@ -36,7 +36,7 @@ RECENT_SECONDS = 1.5 * HEARTBEAT_SECONDS  # a process is alive if its last statu
 
 @dataclass(frozen=True)
 class StartCheck:
-    """The result of the checks before the start.
+    """The result of the checks before the start of a worker.
 
     Attributes:
         output: the topic of scores.

@@ -144,7 +144,10 @@ class _WorkerProcess:
         self._messages: Any = None
 
     def start(self, work: Work, lifeline: tuple[int, int]) -> None:
-        """Fork a process for this worker. SIGTERM and SIGINT are blocked until the child has reset the inherited handlers."""
+        """Fork a process for this worker. `lifeline` is the pipe by which the process notices the end of the supervisor.
+
+        SIGTERM and SIGINT are blocked until the child has reset the inherited handlers.
+        """
         fork = multiprocessing.get_context("fork")
         self._messages, sender = fork.Pipe(duplex=False)
         self.error = None

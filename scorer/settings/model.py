@@ -133,8 +133,8 @@ class ModelSettings(Section):
     """How long the model may take for a batch (ms); default: 50 latency targets, from 500 to 2500."""
     fallback: FallbackSettings = FallbackSettings()
     load_seconds: float = Field(default=120.0, gt=0)
-    """The time limit of loading a version (s). It applies to the trial process, to each run that measures a bucket, and to
-    loading on a model server."""
+    """The time limit of loading a version (s). It applies to the trial process, which loads each version first, to each run
+    that measures a batch size, and to loading on a model server."""
     load_bytes: ByteSize | None = Field(default=None, ge=1)
     """The memory limit of a version's trial process; default: the container's free memory divided by the workers."""
     cache: Path | None = None

@@ -81,7 +81,7 @@ class EmptyTables:
 
 
 class ExampleTables:
-    """A look-up in which every key has the same row. It replaces the tables when a version is tried without them.
+    """A look-up in which every key has the same row. It replaces the tables when a model version is tried without them.
 
     Args:
         values: the value of each field, by the name of the field, in the form of one row of `JoinedColumns.tensors`. A field

@@ -7,7 +7,7 @@ intervals. When the position reaches such an end, the rows are as new as the top
 from collections import deque
 
 MAX_ENDS = 64
-"""The largest number of kept ends that the position has not reached yet. If there are more, every second one is dropped."""
+"""The largest number of requested ends that are kept until the position reaches them. Beyond it, every second is dropped."""
 TRUNCATED_SECONDS = 3.0
 
 
@@ -43,7 +43,7 @@ class TablePartitionProgress:
 
         Args:
             asked_at: when the broker was asked for the end, in monotonic seconds.
-            end: the end.
+            end: the end offset of the partition.
             position: the position when the broker was asked.
 
         Returns:

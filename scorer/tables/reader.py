@@ -1,7 +1,7 @@
 """The reader thread of a worker: it reads the topics of all tables and applies their records to the stores.
 
 The invariants of the loop:
-- Only the reader changes stores and progresses. Other threads only read them, and replace the set of wanted input partitions.
+- Only the reader changes stores and progresses. Other threads only read them, and replace the set of assigned input partitions.
 - A position is advanced only after its records are applied.
 - Records are applied in slices (`row_store.SLICE_ROWS`). While the schema registry does not answer, the same slice is retried,
   and the lag grows.
@@ -330,7 +330,7 @@ class TableReader:
         if topic is None:
             if name not in self._absent:
                 self._absent.add(name)
-                log.error("table %s: topic %s does not exist; its events wait", table.name, name)
+                log.error("table %s: topic %s does not exist; events that need its rows wait", table.name, name)
             return
         self._absent.discard(name)
         before = table.topic

@@ -280,7 +280,7 @@ class RowStore:
     def _replace(
         self, rows: RowNumbers, positions: NDArray[np.int64], lengths: NDArray[np.int64], partitions: NDArray[np.int32]
     ) -> None:
-        """Replace the positions of rows; of several entries with one row number, the last one counts."""
+        """Replace the arena positions of rows; of several entries with one row number, the last one counts."""
         existing = rows >= 0
         if not existing.all():  # removed keys without a row
             rows = rows[existing]
@@ -297,7 +297,7 @@ class RowStore:
         self._arena.release(int(before + lengths.sum() - self._lengths[touched].sum()))
 
     def _count(self, rows: RowNumbers, sign: int) -> None:
-        """Add the rows that exist among `rows` to the number of rows of their partitions, or subtract them."""
+        """Add (`sign` 1) or subtract (-1) the existing rows among `rows` in the row counts of their partitions."""
         partitions, counts = np.unique(self._partitions[rows[self._positions[rows] >= 0]], return_counts=True)
         for partition, count in zip(partitions.tolist(), counts.tolist(), strict=True):
             self._rows_of_partition[partition] += sign * count

@@ -11,7 +11,7 @@ from scorer.tables.row_store import TableRecords
 
 @dataclass(frozen=True, slots=True)
 class FetchedTableRecords:
-    """The result of one read.
+    """The result of one `TableSource.read`.
 
     Attributes:
         records: the records of each topic. Records may lack a key.

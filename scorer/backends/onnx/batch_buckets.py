@@ -15,7 +15,7 @@ ENOUGH = 0.97  # the largest bucket is the smallest size with this share of the 
 def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
     """Select the bucket sizes that save enough time to justify their memory. The result is ascending and not empty.
 
-    `curve` maps each candidate size to the measured seconds of a batch.
+    `curve` maps each measured batch size to the seconds of a batch.
     """
     # The largest bucket is the smallest size with nearly the best throughput. A smaller size is selected if its batches are
     # clearly faster than those of the next larger bucket.
@@ -29,7 +29,7 @@ def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Divide a batch into runs: full runs of the largest bucket, then one run for the remaining rows.
+    """Divide a batch into runs of the model: full runs of the largest bucket, then one run for the remaining rows.
 
     Args:
         rows: the number of rows of the batch.

@@ -182,7 +182,7 @@ class OnnxModel:
     Args:
         session: the session of ONNX Runtime.
         package: the package of the version.
-        watch: the time limit of each run.
+        watch: the object that enforces the time limit of each run.
         device: the device that runs the model: `tensorrt`, `cuda` or `cpu`.
     """
 

@@ -1,7 +1,8 @@
 """Dispatch of one batch as several parallel requests to healthy servers. The outputs are returned in the order of the batch.
 
-An event is marked as failing only if the server answers a known good request directly after the failure. Every other failure is
-attributed to the server, and the request is repeated. `load_balancing.py` selects the server and limits the requests in flight.
+An event is marked as failing only if the server answers a known good request directly after the event's request failed.
+Every other failure is attributed to the server, and the request is repeated. `load_balancing.py` selects the server and limits
+the requests in flight.
 """
 
 # A request changes nothing on a server, so it may be repeated. One thread runs a batch. Each probe has its own thread, and puts
@@ -101,7 +102,7 @@ class RequestChunk:
 
 @dataclass(slots=True, frozen=True)
 class SentRequest:
-    """A request that was sent to the server `at`, in flight or completed.
+    """A request that was sent to a server, in flight or completed.
 
     Attributes:
         run: the sequence number of the batch.
@@ -120,7 +121,7 @@ class SentRequest:
 
 @dataclass(slots=True, frozen=True)
 class ProbeResult:
-    """The result of a probe of the server `at`. `fault` is None if the server is ready."""
+    """The result of a probe of the server with the number `at`. `fault` is None if the server is ready."""
 
     at: int
     fault: str | None

@@ -174,7 +174,7 @@ class RemoteModel:
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
     """Wait until the version on each server is ready, matches the signature, and has scored one row.
 
-    Servers that do not answer are skipped as soon as one server is ready.
+    `flight` dispatches requests to the servers. Servers that do not answer are skipped as soon as one server is ready.
 
     Raises:
         BackendUnavailable: No server is ready after `load_seconds`.
@@ -197,7 +197,8 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
     """Prepare the version on all servers. Return the errors of the servers that are not ready, by server number.
 
-    After `until` (monotonic seconds), servers that are not ready are not tried again.
+    `flight` dispatches requests to the servers. After `until` (monotonic seconds), servers that are not ready
+    are not tried again.
     """
     # The function waits for servers that are loading the version. It waits for servers that do not answer only until one server
     # is ready.

@@ -239,7 +239,7 @@ def test_the_schemas_of_nested_events() -> None:
     avro = json.loads(GENERATORS["avro"](DEEP, "my-model", None))
     assert avro["fields"][0]["type"]["name"] == "MyModel.after"
     for format_ in ("avro", "protobuf"):
-        with pytest.raises(FormatMismatch, match="place 2 of an array has no type of its own"):
+        with pytest.raises(FormatMismatch, match="element 2 of an array has no type of its own"):
             GENERATORS[format_](NESTED, "m", None)
     with pytest.raises(FormatMismatch, match=r"id 'after': field 'a' is read at after.a, in conflict with the id at after"):
         GENERATORS["json-schema"](NESTED, "m", "after")
