@@ -130,6 +130,8 @@ def test_server_metadata_that_conflicts_with_the_signature_is_refused(
 def test_an_answer_without_a_row_for_each_event_fails(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = open_detector(kind, tmp_path)
     detector_outputs = detector_outputs_of
-    monkeypatch.setitem(globals(), "answered", lambda x: detector_outputs(x) | {"boxes": np.zeros((100, 4), np.float32)})
+    monkeypatch.setitem(
+        globals(), "detector_outputs_of", lambda x: detector_outputs(x) | {"boxes": np.zeros((100, 4), np.float32)}
+    )
     with pytest.raises(InferenceFailed, match="output 'boxes' has shape"):
         model.run({"x": np.zeros((3, 3), np.float32)})
