@@ -94,13 +94,13 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 def _open_doubt(row: Shape) -> str:
     """Return advice on how to write the open dimensions of `row`, a shape without the batch, in the signature."""
     advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
-    if sum(map(_is_blank, row)) > 1:
+    if sum(map(_is_open_or_zero, row)) > 1:
         return f"{advice}; write -1 for one of them if it varies from event to event"
     bound = 'such as {"name": ..., "array": true, "max_length": 512}, and "pad" if the model has a mask'
     return f"{advice}; or, if the length varies from event to event, keep -1 and state the largest length, {bound}"
 
 
-def _is_blank(size: int | str | None) -> bool:
+def _is_open_or_zero(size: int | str | None) -> bool:
     """Return whether a dimension of a model is open; some models state the size 0 for an open dimension."""
     return is_open(size) or size == 0
 
@@ -127,13 +127,13 @@ def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dic
     Returns None if the input does not have exactly two open dimensions: the batch and the length.
     """
     row = tensor.shape[1:]
-    if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
+    if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_open_or_zero, row)) != 1 or tensor.dtype not in DTYPES:
         return None
     document: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
     if masked := masked_by(tensor, inputs):
         return mask(tensor, masked[0])
     field = {"name": tensor.name, "array": True, "max_length": BLANK}
-    document |= {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]}
+    document |= {"shape": [VARIES if _is_open_or_zero(size) else size for size in row], "fields": [field]}
     masked_too = any(tensor in masked_by(candidate, inputs) for candidate in inputs)
     return document | ({"pad": pad_gap(tensor.dtype)} if masked_too else {})
 
@@ -152,7 +152,7 @@ def pad_gap(dtype: str) -> str:
 
 def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     """Return the inputs whose padding this tensor seems to mark, judged by its name and shape."""
-    if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
+    if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_open_or_zero(tensor.shape[1]):
         return []
     return [candidate for candidate in inputs if candidate.shape[:2] == tensor.shape and "mask" not in candidate.name]
 
@@ -168,7 +168,7 @@ def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
     `alone` states whether the model has no other input.
     """
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
-    shape = [BLANK if _is_blank(size) else size for size in tensor.shape]
+    shape = [BLANK if _is_open_or_zero(size) else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):
         fixed = {"tensor": tensor.name, "dtype": dtype, "shape": shape}
         if alone and shape[:1] == [1]:

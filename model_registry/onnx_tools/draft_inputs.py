@@ -143,7 +143,7 @@ def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     drafting.notes.append(
         f'input {tensor.name!r} takes bytes, such as a file, one event at a time; for a single number write "shape": []'
     )
-    path = next((path for path in drafting.values if _called(drafting, path, tensor.name)), None)
+    path = next((path for path in drafting.values if _has_name(drafting, path, tensor.name)), None)
     fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
     fed = {key: value for key, value in fed.items() if key != "default"}
     document = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
@@ -193,7 +193,7 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     Names are compared without case and separators. If several fields fit, fields with exactly the tensor's name are preferred,
     then fields at the top level of the event.
     """
-    called = [path for path in drafting.values if path not in drafting.used_paths and _called(drafting, path, tensor.name)]
+    called = [path for path in drafting.values if path not in drafting.used_paths and _has_name(drafting, path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     exact = [path for path in fitting if path[-1] == tensor.name]
     top = [path for path in exact or fitting if len(path) == 1]
@@ -205,7 +205,7 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
     """Return why `_named` finds no field for a tensor: no field of that name, no fitting field, or several fields."""
-    called = [path for path in drafting.values if path not in drafting.used_paths and _called(drafting, path, tensor.name)]
+    called = [path for path in drafting.values if path not in drafting.used_paths and _has_name(drafting, path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
         return NONE_NAMED
@@ -296,7 +296,7 @@ def _short(document: dict[str, Any]) -> Any:
     return document["name"] if document.keys() == {"name"} else document
 
 
-def _called(drafting: Drafting, path: Path, name: str) -> bool:
+def _has_name(drafting: Drafting, path: Path, name: str) -> bool:
     last = next((step for step in reversed(path) if isinstance(step, str)), "")
     if (table := drafting.table_of(path)) and _normalised_name(last) != _normalised_name(name):
         last = last.removeprefix(f"{table}.")

@@ -127,7 +127,7 @@ def _write(
     texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
     if golden_lines := _golden(model, onnx_file, signature, events, notes):
         texts[package.GOLDEN] = golden_lines
-    name, version = _called(folder)
+    name, version = _name_and_version(folder)
     texts[CARD] = (
         f"# {name} {version}\n\n{BLANK}: what the score says of an event, what the model was trained on, its limits.\n"
     )
@@ -235,7 +235,7 @@ def _open(folder: Path, texts: dict[str, str]) -> list[str]:
     return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
 
 
-def _called(folder: Path) -> tuple[str, str]:
+def _name_and_version(folder: Path) -> tuple[str, str]:
     """Return the model's name and version, both taken from the name of the folder.
 
     The name has a form that a registry accepts. The version is 1.0.0 if the folder's name has none.

@@ -139,7 +139,13 @@ def prepare(
     members, others = _members(folder, (weights.location for weights in model.external))
     needs = runtime_requirements.derive_requirements(model, tuple(devices))
     return PreparedPackage(
-        contents, more, needs, stated is None, _ran(contents, signature, model, run), files=members, left_out=others
+        contents,
+        more,
+        needs,
+        stated is None,
+        _run_examples(contents, signature, model, run),
+        files=members,
+        left_out=others,
     )
 
 
@@ -232,7 +238,7 @@ def _read(folder: Path, signature: Signature) -> Package:
     return contents
 
 
-def _ran(contents: Package, signature: Signature, stated: OnnxFile, run: Callable[..., Any]) -> str:
+def _run_examples(contents: Package, signature: Signature, stated: OnnxFile, run: Callable[..., Any]) -> str:
     """Run the model on the golden examples and return the version of ONNX Runtime; empty if none is installed.
 
     Raises:

@@ -88,7 +88,7 @@ class SandboxedInputPartitions:
             if taken.released:
                 self.cleared.add(taken.partition)
             if taken.unreadable is not None:
-                return entry_of(taken.unreadable, time.time_ns() // 1_000_000)
+                return placeholder_batch(taken.unreadable, time.time_ns() // 1_000_000)
             if not taken.rows:
                 return None
             self._waiting = taken.partition, taken.rows
@@ -125,7 +125,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
     )
 
 
-def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
+def placeholder_batch(unreadable: UnreadableBatch, now_ms: int) -> Batch:
     """Return a batch with a single entry, which stands for an unreadable record batch.
 
     `now_ms` (Unix ms) is the timestamp of the entry.

@@ -110,7 +110,7 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
     )
 
 
-def assess_both(sides: Sequence[tuple[AnswerColumns, NewestRows]], labels: Labels) -> Assessment:
+def assess_versions(sides: Sequence[tuple[AnswerColumns, NewestRows]], labels: Labels) -> Assessment:
     """Assess several versions by their answers to the same events, and return the figures of all versions.
 
     `sides` has, for each version, the arguments `answers` and `answered` of `assess`. The figures are in the same order.

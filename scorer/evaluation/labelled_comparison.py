@@ -12,7 +12,7 @@ from scorer.decoding.headers import HeaderValues
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation import join_labels
 from scorer.evaluation import score_events as comparison
-from scorer.evaluation.assessment import Assessment, assess_both
+from scorer.evaluation.assessment import Assessment, assess_versions
 from scorer.evaluation.class_names import known
 from scorer.evaluation.decision_output import select_output
 from scorer.evaluation.label_columns import AnswerColumns
@@ -67,7 +67,7 @@ class BothAnswers:
         numbers = settings.labels.kind == "number"
         classes = known(configured, tables[0].columns, self._sides[0].decisions, numeric=numbers)
         labels, _ = join_labels.join(bus, settings, classes, tables[0])
-        return assess_both(list(zip(self._sides, tables, strict=True)), labels)
+        return assess_versions(list(zip(self._sides, tables, strict=True)), labels)
 
 
 def classes_of(signature: Signature) -> Sequence[str]:

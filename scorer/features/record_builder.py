@@ -185,7 +185,7 @@ def in_order(parts: Sequence[FeatureRecords]) -> Sequence[FeatureRecords]:
     return [FeatureRecords(rows[order], [records[index] for index in order.tolist()])]
 
 
-def texts_as_ids(ids: Sequence[str]) -> ByteColumn:
+def encode_ids(ids: Sequence[str]) -> ByteColumn:
     """Return ids as a column, encoded as the content of JSON strings."""
     return column_of([orjson.dumps(text)[1:-1] for text in ids])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import Decoded
-from scorer.features.record_builder import FeatureRecordBuilder, FeatureRecords, ScoredEvents, select_tensors, texts_as_ids
+from scorer.features.record_builder import FeatureRecordBuilder, FeatureRecords, ScoredEvents, encode_ids, select_tensors
 from scorer.features.record_encoder import AnsweringVersions, FeatureEncoder
 from scorer.native.byte_columns import ByteColumn
 from scorer.native.librdkafka import librdkafka_plugin
@@ -68,7 +68,7 @@ class LoggedBatch:
         if (column := self._id_column(region)) is not None:
             return column if at is None else column.part(at)
         fields = self.decoded.ids if at is None else [self.decoded.ids[index] for index in at.tolist()]
-        return texts_as_ids(self.headers.ids(self.batch, list(rows), fields, region))
+        return encode_ids(self.headers.ids(self.batch, list(rows), fields, region))
 
     def _id_column(self, region: str) -> ByteColumn | None:
         """Return the ids of all events of the batch as a column; None if they must be determined event by event."""

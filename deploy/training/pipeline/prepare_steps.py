@@ -31,7 +31,7 @@ def plan(run: Run) -> RunPlan:
         RegistryError: The champion or the key cannot be read.
     """
     run.key  # noqa: B018 - a run without a usable key fails before any work
-    champion = _champions(run)
+    champion = _champion_signature(run)
     signature = _stated(run.training.signature) if run.training.signature else champion
     if signature is None:
         hint = "set signature in training.yaml to a file, such as signature.json; a first version needs it"
@@ -88,7 +88,7 @@ def _check_source(run: Run, signature: Signature) -> None:
         raise Fatal(f"events do not hold the joined fields {names}", "set snapshot.from: features", USAGE)
 
 
-def _champions(run: Run) -> Signature | None:
+def _champion_signature(run: Run) -> Signature | None:
     """Return the signature of the champion, or None if the channel does not exist yet or the champion has no signature."""
     serves = run.serves()
     return run.version(serves.digest).signature if serves else None

@@ -265,7 +265,7 @@ def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str],
     return recursive
 
 
-def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | None]:
+def _record(schema: Any, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
     """Yield the layout items of an encoded record (see `fixed_width_decode.py`), field by field in order.
 
     Yield None for a field that layout items cannot describe, such as a map. A union of null and another type is described as
@@ -273,13 +273,13 @@ def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | 
 
     Args:
         schema: the schema of the record.
-        defaults: by field name, the number of elements of an array; None if the number varies or the field is no array.
+        lengths: by field name, the number of elements of an array; None if the number varies or the field is no array.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None
         return
     for field in schema["fields"]:
-        yield from _type_items(field["type"], field["name"], defaults)
+        yield from _type_items(field["type"], field["name"], lengths)
 
 
 def _type_items(type_: Any, name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:

@@ -16,7 +16,7 @@ from model_registry.package.signature import InputField, Output, Signature, Tens
 from scorer.features.input_pieces import Tensors
 from scorer.features.logged_inputs import avro_names, avro_schema, select_logged
 from scorer.features.read import AvroFeatureReader, FeatureDecoder, FeatureRecord, decode_json
-from scorer.features.record_builder import texts_as_ids
+from scorer.features.record_builder import encode_ids
 from scorer.features.record_encoder import AnsweringVersions, AvroFeatureEncoder, EventColumns, JsonFeatureEncoder
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.produce_records import RecordPiece, joined, texts_of
@@ -93,7 +93,7 @@ def batches(draw: st.DrawFn) -> tuple[Signature, dict[str, NDArray[Any]], int]:
 
 def events(count: int) -> EventColumns:
     return EventColumns(
-        texts_as_ids([f'e"{row} é' for row in range(count)]),
+        encode_ids([f'e"{row} é' for row in range(count)]),
         [("in", 0), ('t"é', 70_000)],
         np.arange(count, dtype=np.int32) % 2,
         np.arange(count, dtype=np.int64) * 2**50,
