@@ -277,7 +277,7 @@ def transactional_producer(
         "retry.backoff.ms": RETRY_BACKOFF_MS,
         "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
         "metadata.recovery.strategy": "none",  # otherwise a call may never return (`transactions/exactly_once.py`)
-        "linger.ms": 100,  # adds no latency: a commit flushes the queue, in one request per partition
+        "linger.ms": 100,  # adds no latency: a commit flushes the queue, usually in one request per partition
         "message.max.bytes": LARGEST_MESSAGE,
         "batch.size": min(batch_bytes, LARGEST_BATCH),
         "compression.type": "lz4",

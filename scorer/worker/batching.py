@@ -129,7 +129,7 @@ class BatchLimiter:
 
         Returns:
             `end`, if it is not "events". Otherwise the reason for the limit: "latency" for the latency target or the model's
-            deadline, "size" for `max_events`, and "bytes" for the size of a produce request or for `at_most`.
+            deadline, "size" for `max_events`, and "bytes" for the size of produce requests or for `at_most`.
         """
         if end != "events":
             return end

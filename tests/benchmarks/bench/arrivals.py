@@ -21,7 +21,7 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
 
 REPORT_SECONDS = 0.5
-MOST_READY = 1_000  # messages that are taken at once if they have arrived
+MAX_READY = 1_000  # messages that are taken at once if they have arrived
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     print(0, flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
         messages = consumer.consume(1, 0.05)
-        messages += consumer.consume(MOST_READY, 0) if messages else []
+        messages += consumer.consume(MAX_READY, 0) if messages else []
         now = time.time() * 1_000
         values += [(message.value() or b"{}", now) for message in messages if message.error() is None]
         if time.monotonic() - reported > REPORT_SECONDS:

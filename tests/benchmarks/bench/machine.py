@@ -73,7 +73,8 @@ class Sampler(threading.Thread):
 
         `broker_cpu_us_per_event` is the cost of the broker, load and readers included. `others_on_core` is the share of the
         scorer's core that other programs used, `rest_busy` the used share of the other cores (the broker, the load). If it is
-        near 1, the broker limits the measurement.
+        near 1, the broker limits the measurement. If the broker may use all cores, `others_on_core` includes the broker and the
+        load, and `rest_busy` the scorer.
         """
         times, *columns = np.array(self._samples).T
         seconds = max(end - start, 1e-3)

@@ -35,7 +35,7 @@ STAMPED = {"message.timestamp.type": "LogAppendTime"}
 class Stage:
     """One broker for all measurements; every measurement has its own topics, group and configuration.
 
-    This process, the broker and all other processes that it starts do not use the scorer's core.
+    This process, the broker and all other processes that it starts run on `cores.others` until the stage is closed.
     """
 
     def __init__(self, cores: Cores, workload: Workload, package: Callable[[Path, int], Path] | None = None) -> None:
@@ -46,6 +46,7 @@ class Stage:
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        self._cleanup.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
         os.sched_setaffinity(0, self.cores.others)
         self.folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="scorestream-bench-")))
         self.broker = self._cleanup.enter_context(EmbeddedBroker(heap_mb=1_024, quick_start=False))

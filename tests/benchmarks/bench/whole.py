@@ -8,6 +8,7 @@ however late the load was. CPU time is that of the scorer's process and its work
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.benchmarks.bench.workload import event, key
 MIDDLE = (0.1, 0.9)
 LINGER_MS = 5.0  # of the load's producer: the default of Kafka clients since 4.0
 WARM_SECONDS = 2.0  # of load that is not counted
+POLL_EVENTS = 100  # a delivery report is taken at least so often
 
 
 def drain(
@@ -118,6 +120,7 @@ class Load:
         self._producer = Producer({"bootstrap.servers": stage.servers, **properties})
         self._due: list[float] = []
         self._late: list[float] = []
+        self._prepared: deque[tuple[bytes, bytes, int]] = deque()
 
     @property
     def sent(self) -> int:
@@ -127,26 +130,30 @@ class Load:
     def due_ms(self) -> NDArray[Any]:
         return np.array(self._due) * 1_000
 
-    def run(self, rate: float, seconds: float, between: Callable[[], None] = lambda: None) -> tuple[float, float]:
-        """Send for so long; when the first and the last were due (Unix seconds). `between` is called now and then.
+    def prepare(self, rate: float, seconds: float) -> None:
+        """Make the next events in advance, so that the load uses less of the broker's core while it sends them."""
+        first = self.sent + len(self._prepared)
+        self._prepared.extend(map(self._record, range(first, first + round(rate * seconds))))
 
-        The events are made first: making them must not cost the core of the broker time while it is measured.
-        """
-        first = self.sent
-        count = round(rate * seconds)
-        prepared = [(self._value(at), self._key(at), at % PARTITIONS) for at in range(first, first + count)]
+    def run(self, rate: float, seconds: float, between: Callable[[], None] = lambda: None) -> tuple[float, float]:
+        """Send for so long; when the first and the last were due (Unix seconds). `between` is called now and then."""
         began = time.time() + 0.05
-        produce = self._producer.produce
-        for number, (value, record_key, partition) in enumerate(prepared):
+        for number in range(round(rate * seconds)):
             due = began + number / rate
             while (wait := due - time.time()) > 0:
                 self._producer.poll(0)
                 between()
                 time.sleep(min(wait, 0.001))
+            value, record_key, partition = self._prepared.popleft() if self._prepared else self._record(self.sent)
             self._late.append(time.time() - due)
-            produce(self._topic, value, record_key, partition=partition)
+            self._producer.produce(self._topic, value, record_key, partition=partition)
+            if number % POLL_EVENTS == 0:  # also if the load is late and never waits
+                self._producer.poll(0)
             self._due.append(due)
         return began, began + seconds
+
+    def _record(self, number: int) -> tuple[bytes, bytes, int]:
+        return self._value(number), self._key(number), number % PARTITIONS
 
     def late_p99_ms(self, first: int, last: int) -> float:
         """How late these events were handed to the client: latency that is the load's own doing."""
@@ -177,6 +184,7 @@ def paced(
         load = Load(stage, f"{name}.events", events)
         _first_score(running, reader, load)
         for rate in rates:
+            load.prepare(rate, min(WARM_SECONDS, seconds) + seconds)
             load.run(rate, min(WARM_SECONDS, seconds))
             spans.append((rate, load.sent, *load.run(rate, seconds), load.sent))
             load.close()
@@ -208,6 +216,7 @@ def shadowed(stage: Stage, rate: float, seconds: float, share: int) -> Figures:
         load = Load(stage, f"{name}.events")
 
         def window() -> None:
+            load.prepare(rate, min(WARM_SECONDS, seconds) + seconds)
             load.run(rate, min(WARM_SECONDS, seconds))
             first = load.sent
             load.run(rate, seconds)
@@ -269,6 +278,7 @@ def swap(stage: Stage, delivery: str, rate: float, seconds: float) -> Figures:
     with stage.scorer(name) as running, stage.reader(f"{name}.scores") as reader:
         load = Load(stage, f"{name}.events")
         _first_score(running, reader, load)
+        load.prepare(rate, WARM_SECONDS + seconds)
         load.run(rate, WARM_SECONDS)
         counted = load.sent
         promote_at = time.time() + seconds / 3

@@ -212,7 +212,7 @@ def campaign(bootstrap_servers: str, folder: Path, rounds: Sequence[Round], seed
         "rounds_without_kills": sum(not result["kills"] for result in results),
         "outcomes": dict(Counter(f"{result['kind']}: {result['outcome']}" for result in results)),
         "kills": dict(kills),
-        "deaths_in_hand": deaths,
+        "deaths_in_flight": deaths,
         **{name: sum(count[name] for count in counts) for name in ("events", "moves", "broken_off", "verified")},
         "exits": {str(code): count for code, count in sorted(exits.items())},
         "faults": {name: dict(part_faults) for name, part_faults in faults.items()},
