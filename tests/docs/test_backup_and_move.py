@@ -84,5 +84,5 @@ def test_the_messages_of_the_table_are_those_of_the_code() -> None:
     messages = [row.split("`")[1] for row in table.splitlines() if row.startswith("| `")]
     assert len(messages) == 7
     for message in messages:
-        fixed_part = "version {tag} is {target.digest} in" if message.startswith("version ...") else message
+        fixed_part = "version {tag} has the digest {target.digest} in" if message.startswith("version ...") else message
         assert fixed_part in code

@@ -57,7 +57,7 @@ def test_a_recipe_that_is_killed_at_its_steps_is_promoted_once_and_reproduced(gr
 
 def test_a_recipe_that_is_not_deterministic_is_reported_with_the_difference(ground: Ground) -> None:
     script = ground.folder / "own_recipe.py"
-    noise = "begun[:3] += np.random.default_rng().normal(size=3) / 1e3\n\nif trial"
+    noise = "weights_and_step[:3] += np.random.default_rng().normal(size=3) / 1e3\n\nif trial"
     script.write_text(script.read_text().replace("\nif trial", noise))
     document(ground, "run")
     again = document(ground, "reproduce", "prod", code=1)
@@ -84,7 +84,7 @@ def test_a_final_training_whose_model_cannot_be_served_is_refused(ground: Ground
         process.communicate(timeout=SECONDS)
         assert process.returncode == 3
         assert message in (ground.folder / "log").read_text()
-    script.write_text(trained.replace("begun[:2].reshape", "(np.nan * begun[:2]).reshape"))
+    script.write_text(trained.replace("weights_and_step[:2].reshape", "(np.nan * weights_and_step[:2]).reshape"))
     process = ground.training("run", "--set", "search.trials=1")
     process.communicate(timeout=SECONDS)
     assert process.returncode == 3

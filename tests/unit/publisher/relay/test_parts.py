@@ -71,7 +71,7 @@ def test_an_offset_is_bounded_by_the_log() -> None:
     bounds = Bounds(5, 9)
     assert [bounds.offset(to, "t[0]") for to in ("earliest", "latest", "5", "9")] == [5, 9, 5, 9]
     for wrong in ("4", "10", "now", "-1"):
-        with pytest.raises(Fatal, match="holds 5 to 9"):
+        with pytest.raises(Fatal, match="holds the offsets 5 to 9"):
             bounds.offset(wrong, "t[0]")
 
 

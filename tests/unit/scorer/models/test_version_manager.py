@@ -638,6 +638,7 @@ def test_a_tag_that_changes_without_a_move_has_no_effect_on_a_running_scorer(sit
         until(manager.refusals, "the refusal")
         assert "no history entry records a move" in manager.refusals()[0].reason
         assert not manager.serve_aspired()
+        until(lambda: site.refused, "the report of the refusal")
         assert (version(manager), manager.refuses_channel, len(site.refused)) == (("2.0.0", 2), True, 1)
         site.promote("3.0.0")
         until(manager.serve_aspired, "the move")
