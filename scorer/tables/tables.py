@@ -176,6 +176,24 @@ class Tables:
         faults = {partition: _fault(table, range(topic.partitions), since, now) for partition, since in assigned}
         return {partition: reason for partition, reason in faults.items() if reason}
 
+    def recent_until(self, partitions: Iterable[Partition]) -> float:
+        """Return until when rows that are looked up now are recent enough for events of these input partitions.
+
+        Rows are recent enough for `max_lag_seconds` after the time at which the reader last had all records of the topic.
+
+        Returns:
+            monotonic seconds; infinity if no table has `when_behind: wait`.
+        """
+        numbers = {number for _, number in partitions}
+        until = float("inf")
+        for table in self._tables.values():
+            if table.settings.when_behind != "wait" or table.topic is None:
+                continue
+            for number in range(table.topic.partitions) if table.reads_all else numbers:
+                if (progress := table.progress.get(number)) is not None:
+                    until = min(until, progress.level_at + table.settings.max_lag_seconds)
+        return until
+
     # ---- any thread ----
 
     @property

@@ -7,19 +7,30 @@ import logging
 from collections.abc import Collection, Mapping
 
 from publisher.kafka.partitions import Partition, in_ranges
+from publisher.runtime.context import Clock
 from scorer.consumer.consumer import EventConsumer
+from scorer.decoding.batch import Batch
 from scorer.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
 
 class TableGate:
-    """Pauses the assigned partitions that wait for a table of joined fields. `tables` is None if no tables are configured."""
+    """Pauses the assigned partitions that wait for a table of joined fields.
 
-    def __init__(self, intake: EventConsumer, tables: Tables | None) -> None:
+    Args:
+        intake: the consumer that fetches the events.
+        tables: the tables; None if no tables are configured.
+        clock: the clock of the tables.
+    """
+
+    def __init__(self, intake: EventConsumer, tables: Tables | None, clock: Clock | None = None) -> None:
         self._intake = intake
         self._tables = tables
+        self._clock = clock or Clock()
         self._waiting: Mapping[Partition, str] = {}
+        self._recent_until = float("inf")
+        self._repeats = False  # whether the batch before was repeated
 
     @property
     def waiting(self) -> Mapping[Partition, str]:
@@ -44,6 +55,21 @@ class TableGate:
         if self._tables is not None:
             self._tables.follow(self._intake.partitions)
             self._apply(self._tables.waiting())
+
+    def begin_batch(self, batch: Batch) -> None:
+        """Record how recent the rows of the tables are, before they are looked up for a batch."""
+        if self._tables is not None:
+            self._recent_until = self._tables.recent_until(batch.epochs)
+
+    def must_repeat_batch(self) -> bool:
+        """Return whether the batch must be read again, because its rows became too old before it was scored.
+
+        This happens if the process was paused between the fetch and the scores. A batch is not repeated twice: a model that
+        needs more than `max_lag_seconds` for a batch would otherwise never score it.
+        """
+        is_late = self._clock.monotonic() > self._recent_until
+        self._repeats = is_late and not self._repeats
+        return self._repeats
 
     def _apply(self, waiting: Mapping[Partition, str]) -> None:
         before = self._waiting

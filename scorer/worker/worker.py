@@ -189,12 +189,19 @@ class Worker:
                 self._outage.end()
             return
         self._traces.begin(batch, servable.encoder.provenance)
+        self._gate.begin_batch(batch)
         pending = self._score(batch, servable)
         if pending is None:
             return
+        must_repeat = self._gate.must_repeat_batch()  # before the wait for the outcome of the batch before
         self._await_publish()
         if self._intake.is_stale(batch):
             self._traces.fail("the partitions of the batch were assigned again")
+            self._intake.rewind(batch.epochs)
+            return
+        if must_repeat:
+            log.warning("a batch is read again: the rows of its tables became too old while it was scored")
+            self._traces.fail("the rows of the tables became too old")
             self._intake.rewind(batch.epochs)
             return
         self._publish(pending)

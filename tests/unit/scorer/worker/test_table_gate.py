@@ -5,6 +5,7 @@ import pytest
 from publisher.errors import Fatal
 from publisher.kafka.topics import Topic
 from publisher.runtime.context import Clock
+from scorer.decoding.batch import Batch
 from scorer.decoding.table_rows import row_decoder_factory
 from scorer.tables.reader import ABSENT_TOPIC_SECONDS, END_SECONDS
 from scorer.tables.tables import CHECK_SECONDS, Tables
@@ -26,7 +27,7 @@ class Gated:
         self.tables = Tables(
             settings.tables, self.source, lambda name: row_decoder_factory(name, settings), Clock(monotonic=lambda: self.now)
         )
-        self.gate = TableGate(self.group.intake, self.tables)
+        self.gate = TableGate(self.group.intake, self.tables, Clock(monotonic=lambda: self.now))
 
     def assign(self, *numbers: int) -> None:
         """Assign partitions as the worker does: the gate pauses them before their claim is complete."""
@@ -126,3 +127,32 @@ def test_the_worker_scores_an_event_only_after_the_restore_of_the_table() -> Non
     gated.now += CHECK_SECONDS
     looped.run(3)
     assert looped.group.paused() == set()
+
+
+def batch_of(*numbers: int) -> Batch:
+    return Batch([], [], [], [], [], [], [], epochs={(TOPIC, number): 1 for number in numbers})
+
+
+@pytest.mark.parametrize("scope", ["partition", "all"])
+def test_a_batch_that_is_scored_long_after_its_look_up_is_read_again_once(scope: str) -> None:
+    gated = Gated(when_behind="wait", max_lag_seconds=5.0, scope=scope)
+    gated.assign(0)
+    gated.read()
+    gated.gate.begin_batch(batch_of(0))
+    gated.now += 1.0
+    assert not gated.gate.must_repeat_batch()
+    gated.gate.begin_batch(batch_of(0))
+    gated.now += 6.0
+    assert gated.gate.must_repeat_batch()
+    gated.gate.begin_batch(batch_of(0))
+    gated.now += 6.0
+    assert not gated.gate.must_repeat_batch()
+
+
+def test_an_old_row_does_not_repeat_a_batch_if_tables_do_not_wait() -> None:
+    gated = Gated(when_behind="score")
+    gated.assign(0)
+    gated.read()
+    gated.gate.begin_batch(batch_of(0))
+    gated.now += 3_600.0
+    assert not gated.gate.must_repeat_batch()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, create_autospec
 
 import orjson
 import pytest
@@ -18,6 +18,7 @@ from scorer.models.constant_fallback import FALLBACK
 from scorer.models.servable import CanaryArm
 from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.model import FallbackSettings
+from scorer.tables.tables import Tables
 from scorer.worker.score_batch import ScoredBatch
 from tests.unit.scorer.consumer.group import end, event
 from tests.unit.scorer.worker.looped import PARTITION, SETTINGS, Looped
@@ -120,6 +121,21 @@ def test_a_batch_that_became_stale_while_it_was_scored_is_not_published() -> Non
     looped.run(1)
     assert "out" not in [topic for topics, _ in looped.published() for topic in topics]
     assert looped.group.reads == {PARTITION: 7}
+
+
+def test_a_batch_whose_table_rows_became_too_old_while_it_was_scored_is_read_again() -> None:
+    tables = create_autospec(Tables, instance=True)
+    tables.waiting.return_value = {}
+    tables.recent_until.side_effect = [float("-inf"), float("inf")]
+    looped = Looped(tables=tables)
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    assert [topics for topics, _ in looped.published() if topics] == []
+    assert looped.group.reads == {PARTITION: 7}
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    assert [topics for topics, _ in looped.published() if topics] == [["out"]]
+    assert looped.group.intake.partitions.committed() == {PARTITION: 8}
 
 
 def test_events_that_cannot_be_scored_now_are_read_again() -> None:
