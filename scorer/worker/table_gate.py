@@ -30,7 +30,7 @@ class TableGate:
         self._clock = clock or Clock()
         self._waiting: Mapping[Partition, str] = {}
         self._recent_until = float("inf")
-        self._repeats = False  # whether the batch before was repeated
+        self._repeats = False  # whether the previous batch was repeated
 
     @property
     def waiting(self) -> Mapping[Partition, str]:

@@ -193,7 +193,7 @@ class Worker:
         pending = self._score(batch, servable)
         if pending is None:
             return
-        must_repeat = self._gate.must_repeat_batch()  # before the wait for the outcome of the batch before
+        must_repeat = self._gate.must_repeat_batch()  # before the wait for the outcome of the previous batch
         self._await_publish()
         if self._intake.is_stale(batch):
             self._traces.fail("the partitions of the batch were assigned again")

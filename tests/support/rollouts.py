@@ -26,11 +26,11 @@ PLAN = {
     ],
 }
 OLD, NEW = LoggedVersion("sha256:" + "1" * 64, "1.0.0"), LoggedVersion("sha256:" + "2" * 64, "2.0.0")
-Told = LogEntry | RolloutStatus | OperatorCommand
+RolloutRecord = LogEntry | RolloutStatus | OperatorCommand
 _numbers = count()
 
 
-def record(content: Told) -> tuple[bytes, bytes]:
+def record(content: RolloutRecord) -> tuple[bytes, bytes]:
     """Return the key and the value of a record for the topic of rollouts."""
     suffix = (
         content.seq

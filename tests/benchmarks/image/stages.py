@@ -134,7 +134,10 @@ def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
         address = ready(container)
         until(lambda: rig.answered() > 0, "the first scores")
         process = container.process
-        begin, used, first, answered = time.monotonic(), cpu_seconds(process.pid), rig.answered(), 0
+        begin = time.monotonic()
+        used = cpu_seconds(process.pid)
+        first = rig.answered()
+        answered = 0
         probes = []
         while (passed := time.monotonic() - begin) < MEASURE_SECONDS and answered < count:
             probes.append(status(f"{address}/livez") == 200 and status(f"{address}/readyz") == 200)

@@ -12,12 +12,12 @@ from scorer.settings import load
 from tests.integration.scorer.browser import barriers, chromium, console, open_page
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, events, until
 from tests.support import rollouts
-from tests.support.rollouts import Told
+from tests.support.rollouts import RolloutRecord
 
 expect.set_options(timeout=STEP_SECONDS * 1_000)
 
 
-def write_records(rig: Rig, *records: Told, junk: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+def write_records(rig: Rig, *records: RolloutRecord, junk: tuple[tuple[bytes, bytes], ...] = ()) -> None:
     """Write these records into the topic of rollouts, the junk first."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
     for key, value in (*junk, *map(rollouts.record, records)):

@@ -14,7 +14,7 @@ from scorer.console.training.attestations import AttestationLibrary, collect_att
 from scorer.observability.status_record import PartitionStatus, ScorerStatus, VersionStatus
 from scorer.scores.decode_record import CompleteScoreRecord, EventPosition
 from tests.support import rollouts, trained
-from tests.support.rollouts import Told
+from tests.support.rollouts import RolloutRecord
 
 NOW = 1_700_000_000.0
 """Unix seconds."""
@@ -79,7 +79,7 @@ def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -
     return DeadLetter(0, offset, reason, "field 'a'", "eu/in/0/9", "m:1", int(NOW * 1_000), "k", value, False, (("h", "v"),))
 
 
-def rollout(state: ConsoleState, *rollout_records: Told) -> None:
+def rollout(state: ConsoleState, *rollout_records: RolloutRecord) -> None:
     """Add records of the rollout `r` to the state."""
     for record in rollout_records:
         state.rollouts.apply(*rollouts.record(record))

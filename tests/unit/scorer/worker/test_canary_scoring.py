@@ -29,7 +29,10 @@ class Version(Fake):
 
     def __init__(self, role: str, errors: dict[bytes, tuple[str, Exception]], nan: Sequence[bytes] = ()) -> None:
         super().__init__(errors)
-        self.role, self.fallback_reason, self.nan, self.runs = role, "", nan, 0
+        self.role = role
+        self.fallback_reason = ""
+        self.nan = nan
+        self.runs = 0
         self.label = f"model:{role}@x"
 
     def in_place_of_canary(self, reason: str) -> "Version":
